@@ -1,0 +1,1 @@
+"""Zero-shot voice cloning with CosyVoice2 and Fun-CosyVoice3."""
