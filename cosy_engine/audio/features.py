@@ -128,17 +128,17 @@ def mel_filters(rate_hz: int, n_fft: int, bins: int, fmin_hz: float, fmax_hz: fl
 @lru_cache(maxsize=1)
 @torch.inference_mode(False)
 def kaldi_filters() -> Tensor:
-    """Kaldi's triangles, straight on the mel axis and without area norm: (80, 256) float32, 20 Hz to Nyquist."""
+    """Kaldi's triangles, straight on the mel axis and without area norm: (80, 256) float32, 20 Hz to Nyquist.
 
-    def to_mel(hz):
-        return 1127.0 * np.log(1.0 + hz / 700.0)
-
-    low, high = to_mel(20.0), to_mel(TOKENIZER_HZ / 2)
+    Everything here is float32 on purpose: in near-empty bins the reference's own rounding decides.
+    """
+    low, high = (1127.0 * math.log(1.0 + hz / 700.0) for hz in (20.0, TOKENIZER_HZ / 2))
     delta = (high - low) / (FBANK_BINS + 1)
-    left = low + delta * np.arange(FBANK_BINS)[:, None]
-    mels = to_mel(np.arange(FBANK_N_FFT // 2) * (TOKENIZER_HZ / FBANK_N_FFT))[None, :]
-    weights = np.maximum(0.0, np.minimum((mels - left) / delta, (left + 2 * delta - mels) / delta))
-    return torch.from_numpy(weights.astype(np.float32))
+    b = torch.arange(FBANK_BINS)[:, None]
+    left, center, right = low + b * delta, low + (b + 1.0) * delta, low + (b + 2.0) * delta
+    hz = torch.arange(FBANK_N_FFT // 2) * (TOKENIZER_HZ / FBANK_N_FFT)
+    mels = (1127.0 * (1.0 + hz / 700.0).log())[None, :]
+    return torch.minimum((mels - left) / (center - left), (right - mels) / (right - center)).clamp(min=0.0)
 
 
 @lru_cache(maxsize=32)
@@ -163,9 +163,7 @@ def _hann(length: int, device: torch.device) -> Tensor:
 @lru_cache(maxsize=4)
 @torch.inference_mode(False)
 def _povey(device: torch.device) -> Tensor:
-    n = torch.arange(FBANK_WINDOW, dtype=torch.float64)
-    window = (0.5 - 0.5 * torch.cos(2 * math.pi * n / (FBANK_WINDOW - 1))) ** 0.85
-    return window.float().to(device)
+    return torch.hann_window(FBANK_WINDOW, periodic=False).pow(0.85).to(device)  # float32, as the reference rounds it
 
 
 def _need(wave: Tensor, samples: int, rate_hz: int) -> None:
