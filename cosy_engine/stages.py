@@ -27,7 +27,9 @@ class FlowPrompt:
 class FlowDecoder(Protocol):
     """Speech tokens to mel."""
 
-    def whole(self, tokens: list[Tensor], prompts: list[FlowPrompt], *, streaming: bool = False, finalize: bool = True) -> list[Tensor]:
+    def whole(
+        self, tokens: list[Tensor], prompts: list[FlowPrompt], *, streaming: bool = False, finalize: bool = True
+    ) -> list[Tensor]:
         """One pass for each row of a batch: (T_i,) int64 and its prompt -> (M, 2 T_i) float32, prompt frames cut.
 
         streaming chooses the block masks, finalize=False treats the last 3 tokens as look-ahead only.

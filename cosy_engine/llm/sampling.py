@@ -1,0 +1,58 @@
+"""Nucleus and repetition-aware sampling on tensors, rows independent, randomness passed in as uniforms.
+
+Both draws are inverse-CDF on given numbers, so a request's ids depend on its own table of uniforms and on nothing else:
+not on neighbours in the batch, on the device's generator, or on how often a captured graph was replayed.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cosy_engine.settings.model_spec import SamplingSpec
+
+
+def nucleus(log_probs: Tensor, spec: SamplingSpec) -> tuple[Tensor, Tensor]:
+    """Candidates of the first draw.
+
+    Args: log_probs: (B, V), may hold -inf; renormalised here.
+    Returns: ids (B, k) by falling probability (ties: lower id first) and their probabilities (B, k), zero where the
+    mass before the candidate has reached top_p; the candidate that crosses it stays. At least one is kept.
+    """
+    probs = torch.softmax(log_probs, dim=-1)
+    ordered, ids = probs.sort(dim=-1, descending=True, stable=True)
+    ordered, ids = ordered[:, : spec.top_k], ids[:, : spec.top_k]
+    # Added one by one in fp32 as upstream does: a candidate exactly at top_p must fall on the same side.
+    before = torch.zeros_like(ordered[:, 0])
+    kept = []
+    for column in ordered.unbind(1):
+        kept.append(torch.where(before < spec.top_p, column, 0.0))
+        before = before + column
+    return ids, torch.stack(kept, dim=1)
+
+
+def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Index drawn with probability proportional to weights (B, K) for uniform (B,) in [0, 1); never a zero weight."""
+    cdf = weights.double().cumsum(-1)  # fp64: the same index on every device
+    target = uniform.double() * cdf[:, -1]
+    index = (cdf <= target[:, None]).sum(-1)
+    last = weights.shape[-1] - 1 - (weights.flip(-1) > 0).int().argmax(-1)
+    return torch.minimum(index, last)
+
+
+def without(log_probs: Tensor, ids: Tensor) -> Tensor:
+    """The distribution of the second draw: log_probs (B, V) with ids (B,) excluded, renormalised probabilities."""
+    return torch.softmax(log_probs.scatter(1, ids[:, None], -torch.inf), dim=-1)
+
+
+def repetition_aware(log_probs: Tensor, recent: Tensor, uniforms: Tensor, spec: SamplingSpec) -> Tensor:
+    """One id per row.
+
+    Args: log_probs: (B, V). recent: (B, window) the last ids of each row, -1 where there is none yet.
+    uniforms: (B, 2) for the two draws. Both are computed always: no branch depends on data.
+    """
+    candidates, weights = nucleus(log_probs, spec)
+    first = candidates.gather(1, inverse_cdf(weights, uniforms[:, 0])[:, None])[:, 0]
+    repeats = (recent == first[:, None]).sum(-1)
+    second = inverse_cdf(without(log_probs, first), uniforms[:, 1])
+    return torch.where(repeats >= spec.window * spec.tau, second, first)

@@ -1,0 +1,111 @@
+"""Published checkpoint files -> our modules. Files are read as data only (weights-only unpickling), names are strict."""
+
+from __future__ import annotations
+
+import pickle
+import zipfile
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from cosy_engine.errors import ModelFilesError
+
+BODY = "llm.model.model."
+TEXT_HEAD = "llm.model.lm_head.weight"  # tied to the text embedding; its logits are never used
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """State dict of a .pt file on the CPU, memory-mapped where the format allows; bookkeeping entries dropped.
+
+    Raises: ModelFilesError: missing, empty, a Git-LFS pointer, truncated, or holding anything but plain data.
+    """
+    check_file(path)
+    try:
+        data = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError as error:
+        raise ModelFilesError(
+            f"{path.name}: refused, it holds more than plain weights or is damaged ({first_line(error)}). "
+            f"Delete it and download the release again: {fetch_command(path.parent)}"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        raise ModelFilesError(
+            f"{path.name}: {path.stat().st_size:,} bytes, cannot be read: truncated or damaged ({first_line(error)}). "
+            f"Delete it and download it again: {fetch_command(path.parent)}"
+        ) from error
+    if not isinstance(data, dict):
+        raise ModelFilesError(f"{path.name}: expected a state dict, found {type(data).__name__}")
+    return {name: value for name, value in data.items() if isinstance(value, Tensor)}
+
+
+def check_file(path: Path) -> None:
+    """Existence and the three ways in which a download commonly fails."""
+    if not path.is_file():
+        raise ModelFilesError(f"{path.name} is missing in {path.parent}: {fetch_command(path.parent)}")
+    size = path.stat().st_size
+    if size == 0:
+        raise ModelFilesError(f"{path.name} is empty (0 bytes): delete it and run {fetch_command(path.parent)}")
+    with path.open("rb") as file:
+        if file.read(40).startswith(b"version https://git-lfs"):
+            raise ModelFilesError(
+                f"{path.name} is a Git-LFS pointer of {size} bytes, not the weights: run `git lfs pull` in the folder, "
+                f"or {fetch_command(path.parent)}"
+            )
+
+
+def fetch_command(folder: Path) -> str:
+    version = "v2" if "2-0" in folder.name else "v3"
+    return f"`python -m cosy_engine fetch {version}`"
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]
+
+
+def load_llm(lm: nn.Module, state: dict[str, Tensor], file: str) -> None:
+    """Into a SpeechLM. The text head is dropped."""
+    text = state.get(TEXT_HEAD)
+    ours = {
+        "backbone." + name.removeprefix(BODY) if name.startswith(BODY) else name: value
+        for name, value in state.items()
+        if name != TEXT_HEAD
+    }
+    embedding = "backbone.embed_tokens.weight"
+    if embedding not in ours and text is not None:
+        ours[embedding] = text  # saved tied: the file holds the table once
+    load_strict(lm, ours, file)
+
+
+def published_llm_names(lm: nn.Module) -> dict[str, tuple[int, ...]]:
+    """Key and shape of every tensor that a published llm.pt holds for this module."""
+    names = {
+        BODY + name.removeprefix("backbone.") if name.startswith("backbone.") else name: tuple(value.shape)
+        for name, value in lm.state_dict().items()
+    }
+    return names | {TEXT_HEAD: names[BODY + "embed_tokens.weight"]}
+
+
+def without_training_prefix(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """hift.pt: training checkpoints carry `generator.` inside their names."""
+    return {name.replace("generator.", ""): value for name, value in state.items()}
+
+
+def load_strict(module: nn.Module, state: dict[str, Tensor], file: str) -> None:
+    """All names and shapes must agree; any floating precision is widened to fp32."""
+    expected = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+    found = {name: tuple(value.shape) for name, value in state.items()}
+    problems = [f"missing {name}" for name in expected if name not in found]
+    problems += [f"unexpected {name}" for name in found if name not in expected]
+    problems += [
+        f"{name} has shape {list(found[name])}, expected {list(shape)}"
+        for name, shape in expected.items()
+        if name in found and found[name] != shape
+    ]
+    if problems:
+        shown = "; ".join(problems[:4]) + (f"; and {len(problems) - 4} more" if len(problems) > 4 else "")
+        raise ModelFilesError(
+            f"{file} does not fit the model that the yaml describes: {shown}. Another version's file? "
+            "Download the whole release again into an empty folder."
+        )
+    wide = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
+    module.load_state_dict(wide, strict=True, assign=True)
