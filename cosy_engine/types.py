@@ -11,11 +11,13 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Clip:
-    """Audio as decoded, before any feature. samples: (N,) float32 mono in [-1, 1] at rate_hz; digest: of the content."""
+    """Audio as decoded, before any feature. samples: (N,) float32 mono in [-1, 1] at rate_hz; digest: of the content.
+    notes: what was odd about the file and how it was met, for the user."""
 
     samples: np.ndarray
     rate_hz: int
     digest: str
+    notes: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> float:
