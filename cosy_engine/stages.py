@@ -27,6 +27,8 @@ class FlowPrompt:
 class FlowDecoder(Protocol):
     """Speech tokens to mel."""
 
+    spec: Any
+
     def whole(
         self, tokens: list[Tensor], prompts: list[FlowPrompt], *, streaming: bool = False, finalize: bool = True
     ) -> list[Tensor]:
@@ -71,3 +73,45 @@ class Vocoder(Protocol):
         The sum over a stream is 480 samples a frame.
         """
         ...
+
+
+class SpeechLM(Protocol):
+    """Text to speech tokens; see llm.speech_lm for the state."""
+
+    spec: Any
+    device: Any
+
+    def prompt(self, text_ids: list[int], speech_ids: Tensor) -> Tensor:
+        """(L, D) input embeddings of one row."""
+        ...
+
+    def start(self, rows: int, positions: int, draws: int) -> Any:
+        """Decode state for `rows` rows."""
+        ...
+
+    def prefill(self, state: Any, row: int, inputs: Tensor, sampler: Any = None) -> None:
+        """Feed (L, D) to one row and draw its first id."""
+        ...
+
+    def decode_step(self, state: Any, sampler: Any = None) -> None:
+        """One id for every row that has not ended."""
+        ...
+
+    def read(self, state: Any, row: int) -> Any:
+        """Progress of one row on the host: tokens, done, stop_id, finite."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """One model at one precision. bistream: makes the driver for text that arrives in pieces (llm.bistream.Bistream).
+    stretch: (M, F) mel and speed -> (M, int(F / speed)). read_every: decode steps between two looks at the device."""
+
+    lm: SpeechLM
+    flow: FlowDecoder
+    vocoder: Vocoder
+    bistream: Any
+    stretch: Any
+    precision: str = "fp32"
+    tier: str = "eager"
+    read_every: int = 1

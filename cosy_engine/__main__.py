@@ -1,0 +1,153 @@
+"""Command line: `python -m cosy_engine clone|fetch`. One JSON line last on standard output; progress on standard error."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import logging
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from cosy_engine.errors import CosyError
+from cosy_engine.settings.engine_config import PRECISIONS, EngineConfig
+from cosy_engine.settings.modes import MODES
+from cosy_engine.types import Request
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0 done, 2 something given cannot be used, 1 anything else that failed, 130 interrupted."""
+    parser = argparse.ArgumentParser(prog="python -m cosy_engine", description=__doc__)
+    parser.add_argument("--verbose", action="store_true", help="log what the engine does")
+    commands = parser.add_subparsers(dest="command", required=True)
+    _clone_arguments(commands.add_parser("clone", help="speak a text in the voice of a reference clip"))
+    _fetch_arguments(commands.add_parser("fetch", help="download a published release"))
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(
+        level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
+    )
+    try:
+        return {"clone": clone, "fetch": fetch}[arguments.command](arguments)
+    except CosyError as error:
+        print(f"{arguments.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+
+
+def _clone_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--reference", required=True, help="clip of the voice, 3-10 s: wav, flac, mp3, ogg, m4a, ...; or a saved voice"
+    )
+    parser.add_argument("--transcript", default="", help="words spoken in the reference")
+    parser.add_argument("--text", default="", help="words to speak; - reads standard input")
+    parser.add_argument("--out", required=True, type=Path, help="file to write: .wav (16-bit), .flac, .ogg or .mp3")
+    parser.add_argument(
+        "--model", type=Path, help="model folder; default: a release under pretrained_models/, else the miniature"
+    )
+    parser.add_argument("--llm", help="language-model file in the folder, for example llm.rl.pt")
+    parser.add_argument(
+        "--mode", choices=sorted(MODES), help="default: zero_shot with a transcript, else cross_lingual"
+    )
+    parser.add_argument("--instruction", default="", help="how to speak, for mode instruct")
+    parser.add_argument("--source", help="clip whose words are kept, for mode voice_conversion")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    parser.add_argument("--stream", action="store_true", help="render in chunks while the text is being spoken")
+    parser.add_argument("--seed", type=int, help="same seed, same audio; drawn and reported when not given")
+    parser.add_argument("--speed", type=float, default=1.0, help="0.5 to 2; not with --stream")
+
+
+def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
+    from cosy_engine.model_files.catalog import CATALOG
+    from cosy_engine.model_files.fetch import SOURCES
+
+    parser.add_argument(
+        "release",
+        choices=sorted(CATALOG),
+        help="; ".join(f"{e.id}: {e.title}, {e.size_gb} GB" for e in CATALOG.values()),
+    )
+    parser.add_argument("--source", choices=SOURCES, default=SOURCES[0])
+    parser.add_argument("--to", type=Path, help="folder that gets the release's folder; default pretrained_models/")
+
+
+def clone(arguments: argparse.Namespace) -> int:
+    """Speak, write the file, print the report as one JSON line."""
+    from cosy_engine import load
+    from cosy_engine.audio.voice import load_voice
+    from cosy_engine.audio.waveform import write_wav
+
+    if not arguments.out.parent.is_dir():
+        raise CosyError(f"the folder {arguments.out.parent} does not exist: create it, or choose another --out")
+    saved = arguments.reference.endswith(".safetensors")
+    mode = arguments.mode or ("saved_voice" if saved else "zero_shot" if arguments.transcript else "cross_lingual")
+    engine = load(
+        arguments.model, EngineConfig(device=arguments.device, precision=arguments.precision, llm_weights=arguments.llm)
+    )
+    try:
+        if engine.card.get("note"):
+            print(engine.card["note"], file=sys.stderr)
+        request = Request(
+            mode=mode,
+            text=sys.stdin.read() if arguments.text == "-" else arguments.text,
+            reference=load_voice(arguments.reference) if saved else arguments.reference,
+            transcript=arguments.transcript,
+            instruction=arguments.instruction,
+            source=arguments.source,
+            seed=arguments.seed,
+            speed=arguments.speed,
+            stream=arguments.stream,
+        )
+        speech = engine.speak(request)
+        chunks = []
+        for chunk in speech:
+            chunks.append(chunk.samples)
+            seconds = sum(map(len, chunks)) / chunk.rate_hz
+            _progress(f"segment {chunk.segment + 1}/{chunk.segments}, {seconds:.1f} s of audio")
+        _progress("")
+        for note in speech.report.notes:
+            print(f"note: {note}", file=sys.stderr)
+        write_wav(arguments.out, np.concatenate(chunks) if chunks else np.zeros(0, np.float32), engine.spec.mel.rate_hz)
+        print(json.dumps(report_line(speech.report) | {"out": str(arguments.out)}, ensure_ascii=False))
+        return 0
+    finally:
+        engine.close()
+
+
+def report_line(report) -> dict:
+    """A Report as plain data, rounded for reading."""
+    data = dataclasses.asdict(report) | {"rtf": report.rtf}
+
+    def rounded(value):
+        if isinstance(value, float):
+            return round(value, 4)
+        if isinstance(value, dict):
+            return {key: rounded(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [rounded(item) for item in value]
+        return value
+
+    return rounded(data)
+
+
+def _progress(text: str) -> None:
+    """One line that is overwritten, on a terminal only."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def fetch(arguments: argparse.Namespace) -> int:
+    """Download a release; the client shows the progress."""
+    from cosy_engine.build import ROOT
+    from cosy_engine.model_files.fetch import fetch as download
+
+    folder = download(arguments.release, arguments.to or ROOT / "pretrained_models", arguments.source)
+    print(json.dumps({"folder": str(folder)}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,166 @@
+"""Puts the rooms together from a model folder and a config; the one file that knows them all."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import threading
+from pathlib import Path
+
+import torch
+
+from cosy_engine.audio.speaker_encoder import SpeakerEncoder
+from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
+from cosy_engine.audio.voice import VoiceEncoder
+from cosy_engine.engine import Engine
+from cosy_engine.errors import ModelFilesError, ModeUnavailable
+from cosy_engine.flow import build_flow
+from cosy_engine.llm.bistream import Bistream
+from cosy_engine.llm.speech_lm import SpeechLM
+from cosy_engine.model_files.layout import Release, find_release
+from cosy_engine.model_files.weights import load_llm, load_strict, read_checkpoint, without_training_prefix
+from cosy_engine.settings.engine_config import PRECISIONS, EngineConfig
+from cosy_engine.stages import Stages
+from cosy_engine.text.frontend import TextFrontend
+from cosy_engine.text.tokenizer import TextTokenizer
+from cosy_engine.vocoder import build_vocoder, stretch
+
+log = logging.getLogger(__name__)
+
+ROOT = Path(__file__).resolve().parent.parent
+MINIATURE = ROOT / "assets" / "miniature"
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def load(model: str | Path | None = None, config: EngineConfig | None = None, **options) -> Engine:
+    """A ready engine.
+
+    Args: model: a model folder; None takes a release found under pretrained_models/ (v3 before v2), else the built-in
+    miniature. options: fields of EngineConfig, for example device="cpu", precision="bf16".
+    Raises: ModelFilesError: the folder cannot be used. ModeUnavailable: the device or precision is not there.
+    """
+    config = config or EngineConfig(**options)
+    device = pick_device(config.device)
+    missing = unavailable_precisions(device)
+    if config.precision in missing:
+        raise ModeUnavailable(f"precision {config.precision} is not available here: {missing[config.precision]}")
+    release = find_release(Path(model) if model else default_folder(), config.llm_weights)
+    # TF32 would round fp32 matrix products to 10 bits; "fp32" here means fp32.
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    tokenizer = TextTokenizer(release.text_tokenizer, release.spec.text_tokens)
+    if tokenizer.size > release.spec.llm.text_vocab:
+        raise ModelFilesError(
+            f"{release.text_tokenizer.name} has {tokenizer.size} ids, the language model {release.spec.llm.text_vocab} rows: "
+            "files of two releases are mixed; download one release into an empty folder"
+        )
+    speech_tokenizer = SpeechTokenizer(release.speech_tokenizer, device=device, threads=config.onnx_threads)
+    speaker_encoder = SpeakerEncoder(release.speaker_encoder, device=device, threads=config.onnx_threads)
+    voices = VoiceEncoder(
+        speech_tokenizer, speaker_encoder, release.spec.mel, release.name, cache_bytes=config.voice_cache_bytes
+    )
+    engine = Engine(
+        spec=release.spec,
+        name=release.name,
+        text=TextFrontend(tokenizer, release.spec, max_chars=config.max_text_chars),
+        voices=voices,
+        stages_at=StageShelf(release, device).at,
+        config=config,
+        device=describe_device(device),
+        card=release.card,
+        unavailable=missing,
+        stored={},
+    )
+    log.info(
+        "%s from %s on %s, front end on %s, text by %s",
+        release.name,
+        release.folder.name,
+        engine.device,
+        voices.provider,
+        engine.text.backend,
+    )
+    return engine
+
+
+class StageShelf:
+    """The model at each precision: fp32 is read from the files, the others are made from it when first asked for."""
+
+    def __init__(self, release: Release, device: torch.device):
+        self.device = device
+        self._lock = threading.Lock()
+        self._ready = {"fp32": load_stages(release, device)}
+
+    def at(self, precision: str) -> Stages:
+        with self._lock:
+            if precision not in self._ready:
+                self._ready[precision] = at_precision(self._ready["fp32"], precision)
+            return self._ready[precision]
+
+
+def load_stages(release: Release, device: torch.device) -> Stages:
+    """The three models of a folder in fp32 on `device`, built without random initialisation."""
+    spec = release.spec
+    with torch.device("meta"):
+        lm, flow = SpeechLM(spec.llm), build_flow(spec.flow)
+    load_llm(lm, read_checkpoint(release.llm), release.llm.name)
+    load_strict(flow, read_checkpoint(release.flow), release.flow.name)
+    vocoder = build_vocoder(spec.vocoder)
+    vocoder.load_published(without_training_prefix(read_checkpoint(release.hift)))
+    for module in (lm, flow, vocoder):
+        module.requires_grad_(False).eval().to(device)
+    flow.finish_loading()
+    return Stages(lm, flow, vocoder, Bistream, stretch, read_every=1 if device.type == "cpu" else 8)
+
+
+def at_precision(stages: Stages, precision: str) -> Stages:
+    """A copy of the stages with matrix weights in another precision."""
+    dtype = DTYPES[precision]
+    models = [copy.deepcopy(model).set_precision(dtype) for model in (stages.lm, stages.flow, stages.vocoder)]
+    return Stages(*models, Bistream, stretch, precision=precision, read_every=stages.read_every)
+
+
+def default_folder() -> Path:
+    """A published release under pretrained_models/, v3 before v2, else the miniature."""
+    base = Path(os.environ.get("COSY_MODELS") or ROOT / "pretrained_models")
+    for name in ("cosyvoice3.yaml", "cosyvoice2.yaml", "cosyvoice.yaml"):
+        for yaml in sorted(base.glob(f"*/{name}")):
+            return yaml.parent
+    return MINIATURE
+
+
+def pick_device(wanted: str) -> torch.device:
+    """ "auto" is the first CUDA device that works, else the CPU.
+
+    Raises: ModeUnavailable: a CUDA device was asked for by name and is not there.
+    """
+    if wanted == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+    except RuntimeError as error:
+        raise ModeUnavailable(f"unknown device {wanted!r}: choose auto, cpu, cuda or cuda:N") from error
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise ModeUnavailable(f"{wanted} is not there: {count} CUDA devices can be used; choose auto or cpu")
+        return torch.device("cuda", device.index or 0)
+    if device.type != "cpu":
+        raise ModeUnavailable(f"device {wanted!r} is not supported: choose auto, cpu, cuda or cuda:N")
+    return device
+
+
+def unavailable_precisions(device: torch.device) -> dict[str, str]:
+    """Precision -> why it cannot be used on this device."""
+    if device.type == "cuda":
+        if torch.cuda.is_bf16_supported(including_emulation=False):
+            return {}
+        return {"bf16": "this GPU has no bfloat16 arithmetic (compute capability 8.0 or later is needed)"}
+    return {"fp16": "CPUs compute half precision slower than fp32; a CUDA GPU is needed"}
+
+
+def describe_device(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+
+
+assert set(DTYPES) == set(PRECISIONS)

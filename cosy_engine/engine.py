@@ -1,0 +1,294 @@
+"""The main path: Request -> checks -> text segments and voice -> session -> audio chunks."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cosy_engine.audio.voice import VoiceEncoder
+from cosy_engine.audio.waveform import best_window, read_clip
+from cosy_engine.errors import Cancelled, CosyError, InputMissing, ModeUnavailable, ReferenceTooLong, SettingInvalid
+from cosy_engine.scheduling.session import Job, SegmentJob, Session
+from cosy_engine.scheduling.worker import Worker
+from cosy_engine.settings.engine_config import PRECISIONS, EngineConfig
+from cosy_engine.settings.model_spec import ModelSpec
+from cosy_engine.settings.modes import MODES, OPTIONAL_INPUTS, Mode
+from cosy_engine.text.frontend import TextFrontend
+from cosy_engine.types import AudioChunk, Clip, Report, Request, Voice
+
+LONGEST_REFERENCE_S = 30.0  # limit of the speech tokenizer
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """Whole audio of a request. samples: (N,) float32 at rate_hz."""
+
+    samples: np.ndarray
+    rate_hz: int
+    report: Report
+
+
+class Speech:
+    """Audio of one running request: iterate for chunks, close to stop, read `report` at the end.
+
+    seed: the one in use, drawn if the request had none. notes: what the user should know, known before the first sound.
+    """
+
+    def __init__(self, engine: Engine, session: Session, request: Request, notes: tuple[str, ...], began_s: float):
+        self._engine, self._session, self.request, self.notes = engine, session, request, notes
+        self.seed = session.job.seed
+        self.segments = len(session.job.segments)
+        self.report: Report | None = None
+        self._began_s, self._front_s = began_s, engine.clock() - began_s
+        self._first_s: float | None = None
+        self._audio = self._chunks()
+
+    def __iter__(self) -> Iterator[AudioChunk]:
+        return self
+
+    def __next__(self) -> AudioChunk:
+        return next(self._audio)
+
+    def close(self) -> None:
+        """Stop and free everything the request holds; safe to call at any time and from any thread."""
+        self._session.cancel()
+
+    def position(self) -> int:
+        """0 when running, else the place in the queue."""
+        return self._engine.worker.position(self._session)
+
+    def _chunks(self) -> Iterator[AudioChunk]:
+        for chunk in self._session.audio():
+            if self._first_s is None:
+                self._first_s = self._engine.clock() - self._began_s
+            yield chunk
+        self.report = self._engine._report(self._session, self.request, self.notes, self._front_s, self._first_s or 0.0)
+
+
+class Engine:
+    """A loaded model behind one worker. Made by `load`; safe to call from any number of threads."""
+
+    def __init__(
+        self,
+        spec: ModelSpec,
+        name: str,
+        text: TextFrontend,
+        voices: VoiceEncoder,
+        stages_at: Any,
+        config: EngineConfig,
+        device: str,
+        card: dict[str, Any],
+        unavailable: dict[str, str],
+        stored: dict[str, Voice],
+    ):
+        self.spec, self.name, self.card = spec, name, card
+        self.text, self.voices, self.config, self.device = text, voices, config, device
+        self.unavailable = unavailable  # precision -> why it cannot run here
+        self.stored = stored  # voices that came with the model folder
+        self._stages_at = stages_at
+        self.clock = time.perf_counter
+        self.worker = Worker(config.slots, config.queue)
+
+    # What callers use
+
+    def speak(self, request: Request) -> Speech:
+        """Start a request; its audio comes by iterating the result. Closing it cancels the request.
+
+        Raises: UserError: an input cannot be used; Busy: the queue is full; ModeUnavailable: not on this machine.
+        """
+        began = self.clock()
+        job, notes = self._job(request)
+        stages = self._stages_at(request.precision or self.config.precision)
+        session = Session(job, stages, self.clock)
+        speech = Speech(self, session, request, notes, began)
+        self.worker.submit(session)
+        if job.bistream:
+            threading.Thread(target=self._feed, args=(session, request.text), name="cosy-text", daemon=True).start()
+        return speech
+
+    def speak_all(self, request: Request) -> Result:
+        """The whole audio of a request: the chunks of `speak`, joined."""
+        speech = self.speak(request)
+        chunks = [chunk.samples for chunk in speech]
+        samples = np.concatenate(chunks) if chunks else np.zeros(0, np.float32)
+        return Result(samples, self.spec.mel.rate_hz, speech.report)
+
+    def voice(self, reference: Any, transcript: str = "") -> Voice:
+        """Features of a reference clip (path, bytes, (rate, array), Clip or Voice), cut to its best part when long."""
+        return self._voice(reference, transcript)[0]
+
+    def close(self) -> None:
+        """Cancel what runs and end the worker."""
+        self.worker.close()
+
+    # Checks, in the order in which a user would want to hear of them
+
+    def _job(self, request: Request) -> tuple[Job, tuple[str, ...]]:
+        mode = self._mode(request)
+        self._check_settings(request)
+        pieces = mode.speaks_text and not isinstance(request.text, str)
+        notes: list[str] = []
+        plan = None
+        if mode.speaks_text and not pieces:
+            plan = self.text.plan(request.text)
+            notes += plan.notes
+        voice, voice_notes = self._voice(request.reference, request.transcript, keep_whole="transcript" in mode.asks)
+        notes += voice_notes
+        hears = self.text.hears_reference(mode, voice.transcript, request.instruction)
+        if "transcript" in mode.asks and not hears:
+            raise InputMissing(MISSING["transcript"].format(mode=mode.id), "transcript")
+        segments = self._source_segments(request, notes) if plan is None and not pieces else []
+        if mode.speaks_text:
+            prompt = self.text.prompt_ids(mode, voice.transcript, request.instruction)
+            if plan is None:
+                segments = [self._bistream_prompt(prompt)]
+            else:
+                for segment in plan.segments:
+                    ids = self.text.segment_ids(segment, prompt)
+                    segments.append(
+                        SegmentJob(segment.text, tuple(prompt), tuple(ids.ids), ids.n_target, segment.pause_s)
+                    )
+        job = Job(
+            segments=tuple(segments),
+            voice=voice,
+            llm_hears_reference=hears,
+            seed=secrets.randbelow(2**31) if request.seed is None else request.seed,
+            rate_hz=self.spec.mel.rate_hz,
+            samples_per_token=self.spec.samples_per_token,
+            speed=request.speed,
+            stream=request.stream or pieces,
+            strict_min=self.config.strict_min,
+            bistream=pieces,
+            client=request.client,
+        )
+        return job, tuple(notes)
+
+    def _mode(self, request: Request) -> Mode:
+        """The mode's row; every input it asks for must be there, none that it does not know may be."""
+        mode = MODES.get(request.mode)
+        if mode is None:
+            raise SettingInvalid(f"unknown mode {request.mode!r}: choose one of {', '.join(MODES)}")
+        for name in OPTIONAL_INPUTS:
+            given = _given(getattr(request, name))
+            if name in mode.asks and not given and name != "text":  # an empty text has its own, better message
+                raise InputMissing(MISSING[name].format(mode=mode.id), name)
+            if given and name not in mode.asks + mode.accepts and name in ("instruction", "source"):
+                raise SettingInvalid(f"mode {mode.id} does not use {name}: leave it empty, or choose another mode")
+        if mode.id == "saved_voice" and not isinstance(request.reference, Voice):
+            raise InputMissing("choose a saved voice first", "reference")
+        return mode
+
+    def _check_settings(self, request: Request) -> None:
+        if (
+            not isinstance(request.speed, (int, float))
+            or not math.isfinite(request.speed)
+            or not 0.5 <= request.speed <= 2
+        ):
+            raise SettingInvalid(f"speed {request.speed} is out of range: choose 0.5 to 2")
+        if request.speed != 1 and (request.stream or not isinstance(request.text, str)):
+            raise SettingInvalid("speed is not available in streaming: set it to 1, or switch streaming off")
+        if request.seed is not None and not (isinstance(request.seed, int) and 0 <= request.seed < 2**32):
+            raise SettingInvalid(f"seed {request.seed} is out of range: choose a whole number from 0 to {2**32 - 1}")
+        precision = request.precision or self.config.precision
+        if precision not in PRECISIONS:
+            raise SettingInvalid(f"unknown precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
+        if precision in self.unavailable:
+            raise ModeUnavailable(f"{precision} is not available here: {self.unavailable[precision]}")
+
+    def _voice(self, reference: Any, transcript: str, keep_whole: bool = False) -> tuple[Voice, list[str]]:
+        """keep_whole: the transcript describes the whole clip, so it must not be cut."""
+        if isinstance(reference, Voice):
+            return (replace(reference, transcript=transcript) if transcript else reference), []
+        clip = reference if isinstance(reference, Clip) else read_clip(reference)
+        notes = list(clip.notes)
+        if keep_whole:
+            if clip.seconds > LONGEST_REFERENCE_S:
+                raise ReferenceTooLong(
+                    f"the reference is {clip.seconds:.1f} s long, at most {LONGEST_REFERENCE_S:.0f} s can be used with a "
+                    "transcript, because the two must match: cut it to 3-10 s and write only the words of that part"
+                )
+            if clip.seconds > self.config.max_reference_s:
+                notes.append(f"the reference is {clip.seconds:.0f} s long: 3-10 s usually sound better")
+        elif clip.seconds > self.config.max_reference_s:
+            clip, more = best_window(clip, max_s=self.config.max_reference_s)
+            notes += more
+        return self.voices.encode(clip, transcript.strip()), notes
+
+    def _source_segments(self, request: Request, notes: list[str]) -> list[SegmentJob]:
+        """Voice conversion: the tokens of the source clip take the place of the language model's."""
+        clip = request.source if isinstance(request.source, Clip) else read_clip(request.source)
+        notes += clip.notes
+        return [SegmentJob("", source_tokens=tuple(self.voices.source_tokens(clip).tolist()))]
+
+    def _bistream_prompt(self, prompt: list[int]) -> SegmentJob:
+        """Prompt ids; limit_ids counts those of the instruction, which the model hears before any text."""
+        prompt = [*self.text.segment_ids("", prompt).ids, *prompt]
+        end = self.text.tokenizer.endofprompt_id
+        return SegmentJob("", tuple(prompt), limit_ids=prompt.index(end) + 1 if end in prompt else 0)
+
+    def _feed(self, session: Session, pieces: Iterable[str]) -> None:
+        """Pump a user's text iterator into its session; the worker never waits for it."""
+        try:
+            for ids in self.text.pieces(pieces):
+                if session.finished.is_set() or session.cancelled.is_set():
+                    return
+                session.push_text(ids)
+            session.push_text(None)
+        except Exception as error:  # the iterator is the caller's code: whatever it raises ends this request
+            session.fail(error)
+            session.cancel()
+
+    def _report(
+        self, session: Session, request: Request, notes: tuple[str, ...], front_s: float, first_s: float
+    ) -> Report:
+        cost = session.cost
+        stages = {"front_end": front_s, **cost.stages_s}
+        decode = cost.stages_s.get("decode", 0.0) + cost.stages_s.get("prefill", 0.0)
+        return Report(
+            audio_s=cost.samples / session.job.rate_hz,
+            compute_s=sum(stages.values()),
+            first_audio_s=first_s,
+            tokens=cost.tokens,
+            ms_per_token=1000 * decode / cost.tokens if cost.tokens and decode else 0.0,
+            stages_s=stages,
+            seed=session.job.seed,
+            retries=cost.retries,
+            notes=(*notes, *cost.notes),
+            model=self.name,
+            mode=request.mode,
+            precision=session.stages.precision,
+            tier=session.stages.tier,
+            device=self.device,
+            provider=self.voices.provider,
+            segments=tuple(cost.segments),
+        )
+
+
+MISSING = {
+    "reference": "mode {mode} needs a reference clip: upload or record 3-10 s of the voice",
+    "transcript": "mode {mode} needs the words spoken in the reference clip: type them, or choose cross_lingual, which needs none",
+    "instruction": "mode {mode} needs an instruction, for example: speak softly",
+    "source": "mode {mode} needs a source clip: the recording whose words are to be kept",
+}
+
+
+def _given(value: Any) -> bool:
+    return bool(value.strip()) if isinstance(value, str) else value is not None
+
+
+def save(result: Result, path: str | Path) -> Path:
+    """Write a result as 16-bit wav (also .flac, .ogg, .mp3 by the name)."""
+    from cosy_engine.audio.waveform import write_wav
+
+    return write_wav(path, result.samples, result.rate_hz)
+
+
+__all__ = ["Cancelled", "CosyError", "Engine", "Result", "Speech", "save"]

@@ -1,0 +1,399 @@
+"""One request from token ids to audio, cut into steps that the worker interleaves with those of other requests.
+
+A session owns all that its request remembers; when its generator ends or is closed, nothing of it is left. It draws
+from tables made from its own seed, so neighbours, order and batch size cannot change a sample.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from cosy_engine.errors import GenerationFailed
+from cosy_engine.scheduling.guard import EMPTY, LOOP, TOO_LONG, Guard, SilenceLimiter
+from cosy_engine.scheduling.hop import HopPolicy
+from cosy_engine.stages import FlowPrompt, Stages
+from cosy_engine.types import AudioChunk, Voice, cpu_float
+
+REMEDY = {
+    EMPTY: "the model produced no speech",
+    LOOP: "the model repeated itself",
+    TOO_LONG: "the model did not come to an end within the length that the text allows",
+}
+
+
+@dataclass(frozen=True)
+class SegmentJob:
+    """One unit of text (or, in voice conversion, of source tokens). prompt_ids ++ text_ids go to the LLM; the length
+    limits count `limit_ids` ids. pause_s of silence follow the segment, except after the last."""
+
+    text: str
+    prompt_ids: tuple[int, ...] = ()
+    text_ids: tuple[int, ...] = ()
+    limit_ids: int = 0
+    pause_s: float = 0.0
+    source_tokens: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """All a session needs; made by the engine after every check has passed.
+
+    seed: all draws follow from it. bistream: the ids of the text come through Session.push_text; the one segment then
+    holds the prompt, and its limit_ids says how many of prompt_ids are the instruction (up to <|endofprompt|>).
+    """
+
+    segments: tuple[SegmentJob, ...]
+    voice: Voice
+    llm_hears_reference: bool
+    seed: int
+    rate_hz: int
+    samples_per_token: int
+    speed: float = 1.0
+    stream: bool = False
+    strict_min: bool = True
+    bistream: bool = False
+    client: str = ""
+
+
+@dataclass(slots=True)
+class Cost:
+    """What a session has used so far, for the report. stages_s: seconds per stage."""
+
+    stages_s: dict[str, float] = field(default_factory=dict)
+    tokens: int = 0
+    retries: int = 0
+    notes: list[str] = field(default_factory=list)
+    segments: list[dict] = field(default_factory=list)
+    samples: int = 0
+
+    def add(self, stage: str, seconds: float) -> None:
+        self.stages_s[stage] = self.stages_s.get(stage, 0.0) + seconds
+
+
+class Session:
+    """Consumer's side: `audio()`, `cancel()`. Worker's side: `steps()`, `emit`, `fail`, `end`."""
+
+    def __init__(
+        self,
+        job: Job,
+        stages: Stages,
+        clock: Callable[[], float],
+        guard: Guard | None = None,
+        hop: HopPolicy | None = None,
+    ):
+        self.job, self.stages, self.clock = job, stages, clock
+        self.guard, self.hop = guard or Guard(), hop or HopPolicy()
+        self.cost = Cost()
+        self.cancelled = threading.Event()
+        self.started = threading.Event()
+        self.finished = threading.Event()
+        self.wake: Callable[[], None] = lambda: None  # set by the worker: tells it that waiting() may have changed
+        self._hungry = False
+        self._prompt: FlowPrompt | None = None
+        self._out: queue.SimpleQueue[AudioChunk | Exception | None] = queue.SimpleQueue()
+        self._text: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
+
+    # Consumer's side
+
+    def audio(self) -> Iterator[AudioChunk]:
+        """Chunks in order; the request's own error is raised here. Closing the iterator cancels the request."""
+        try:
+            while (item := self._out.get()) is not None:
+                if isinstance(item, Exception):
+                    raise item
+                yield item
+        finally:
+            self.cancel()
+
+    def cancel(self) -> None:
+        """Stop at the next step; what is held on the device is freed by the worker."""
+        self.cancelled.set()
+        self.wake()
+
+    def push_text(self, ids: list[int] | None) -> None:
+        """More text of a bistream job; None ends it."""
+        self._text.put(ids)
+        self.wake()
+
+    # Worker's side
+
+    def emit(self, samples: np.ndarray, segment: int) -> None:
+        if len(samples):
+            self.cost.samples += len(samples)
+            self._out.put(AudioChunk(samples, self.job.rate_hz, segment, len(self.job.segments)))
+
+    def fail(self, error: Exception) -> None:
+        self.finished.set()
+        self._out.put(error)
+
+    def end(self) -> None:
+        self.finished.set()
+        self._out.put(None)
+
+    def waiting(self) -> bool:
+        """Whether a step would only wait for text."""
+        return self.job.bistream and self._hungry and self._text.empty()
+
+    @torch.inference_mode()
+    def steps(self) -> Iterator[None]:
+        """The work itself; yields wherever another request may take its turn."""
+        self.started.set()
+        device = self.stages.lm.device
+        voice = self.job.voice
+        self._prompt = FlowPrompt(voice.tokens.to(device), voice.mel.to(device), voice.embedding.to(device))
+        try:
+            if self.job.bistream:
+                yield from self._bistream()
+                return
+            for index, segment in enumerate(self.job.segments):
+                yield from self._segment(index, segment)
+                if index + 1 < len(self.job.segments) and segment.pause_s:
+                    self.emit(np.zeros(round(segment.pause_s * self.job.rate_hz), np.float32), index)
+        finally:
+            self._prompt = None
+
+    def _segment(self, index: int, segment: SegmentJob) -> Iterator[None]:
+        start = self.cost.samples
+        if segment.source_tokens is not None:
+            render = self._renderer(index, 0)
+            for at in range(0, len(segment.source_tokens), 25):
+                render.take(list(segment.source_tokens[at : at + 25]))
+                yield
+            render.finish()
+            tokens = len(segment.source_tokens)
+        else:
+            tokens = yield from self._spoken(index, segment)
+        rate = self.job.rate_hz
+        self.cost.tokens += tokens
+        self.cost.segments.append(
+            {"text": segment.text, "start_s": start / rate, "end_s": self.cost.samples / rate, "tokens": tokens}
+        )
+
+    def _spoken(self, index: int, segment: SegmentJob) -> Iterator[None]:
+        """Decode and render; one retry with another draw as long as nothing of the segment has been heard."""
+        for attempt in (0, 1):
+            render = self._renderer(index, attempt)
+            tokens, verdict = yield from self._decode(index, segment, attempt, render)
+            if verdict is None:
+                render.finish()
+                return len(tokens)
+            if attempt == 0 and not render.heard:
+                self.cost.retries += 1
+                self.cost.notes.append(f"segment {index + 1}: {REMEDY[verdict]}; spoken again with another draw")
+                continue
+            if verdict == EMPTY:
+                raise GenerationFailed(
+                    f"segment {index + 1} ({segment.text[:40]!r}): {REMEDY[EMPTY]}, twice. Change the text or the seed."
+                )
+            self.cost.notes.append(f"segment {index + 1}: {REMEDY[verdict]}; the end was cut, listen before you use it")
+            if verdict == LOOP:
+                render.drop(self.guard.loop_tokens)
+            render.finish()
+            return len(tokens)
+        raise AssertionError("unreachable")
+
+    def _decode(self, index: int, segment: SegmentJob, attempt: int, render: _Whole | _Stream) -> Iterator[None]:
+        """Tokens of one attempt and what the guard says of them."""
+        lm, job = self.stages.lm, self.job
+        low, high = int(lm.spec.min_ratio * segment.limit_ids), int(lm.spec.max_ratio * segment.limit_ids)
+        began = self.clock()
+        speech = job.voice.tokens if job.llm_hears_reference else job.voice.tokens[:0]
+        inputs = lm.prompt([*segment.prompt_ids, *segment.text_ids], speech)
+        state = lm.start(1, len(inputs) + high, high)
+        state.uniforms.copy_(self._uniforms(index, attempt, high))
+        state.min_tokens[0], state.max_tokens[0] = low, high
+        stop_ids = slice(lm.spec.speech_tokens, None if job.strict_min else lm.spec.speech_tokens + 1)
+        state.forbid_early[0, stop_ids] = True
+        lm.prefill(state, 0, inputs)
+        self.cost.add("prefill", self.clock() - began)
+        seen = 0
+        while True:
+            began = self.clock()
+            progress = lm.read(state, 0)
+            self.cost.add("decode", self.clock() - began)
+            if not progress.finite:
+                raise GenerationFailed("the language model gave non-finite values: try precision fp32")
+            render.take(progress.tokens[seen:])
+            seen = len(progress.tokens)
+            if progress.done:
+                return progress.tokens, self.guard.verdict(progress.tokens, progress.stop_id >= 0)
+            if self.guard.looping(progress.tokens):
+                return progress.tokens, LOOP
+            yield
+            began = self.clock()
+            for _ in range(self.stages.read_every):
+                lm.decode_step(state)
+            self.cost.add("decode", self.clock() - began)
+
+    def _bistream(self) -> Iterator[None]:
+        """Text in pieces: one segment whose ids come from `push_text`."""
+        lm, job = self.stages.lm, self.job
+        segment = job.segments[0]
+        state = lm.start(1, 256, 128)
+        draws = np.random.default_rng(_seed(job.seed, 0, 0))
+
+        def uniforms(count: int) -> Tensor:
+            return torch.from_numpy(draws.random((1, count, 2), np.float32)).to(lm.device)
+
+        state.uniforms.copy_(uniforms(128))
+        prompt = list(segment.prompt_ids)
+        split = segment.limit_ids  # how many of prompt_ids are the instruction, up to and including <|endofprompt|>
+        speech = job.voice.tokens if job.llm_hears_reference else job.voice.tokens[:0]
+        driver = self.stages.bistream(
+            lm,
+            state,
+            0,
+            prompt[:split],
+            prompt[split:],
+            speech,
+            more_uniforms=uniforms,
+            read_every=self.stages.read_every,
+        )
+        render = self._renderer(0, 0)
+        heard: list[int] = []
+        count = 0
+        while True:
+            self._hungry = True
+            while self._text.empty():
+                yield
+            self._hungry = False
+            ids = self._text.get()
+            count += len(ids or ())
+            pieces = driver.push(ids) if ids is not None else driver.finish(max(25, int(lm.spec.max_ratio * count)))
+            for new in self._timed("decode", pieces):
+                heard += new
+                render.take(new)
+                if self.guard.looping(heard):
+                    self.cost.notes.append(f"{REMEDY[LOOP]}; the end was cut, listen before you use it")
+                    render.drop(self.guard.loop_tokens)
+                    ids = None
+                    break
+                yield
+            if ids is None:
+                break
+        if not heard:
+            raise GenerationFailed(f"{REMEDY[EMPTY]}: change the text or the seed")
+        render.finish()
+        self.cost.tokens += len(heard)
+
+    def _timed(self, stage: str, pieces: Iterator) -> Iterator:
+        while True:
+            began = self.clock()
+            item = next(pieces, None)
+            self.cost.add(stage, self.clock() - began)
+            if item is None:
+                return
+            yield item
+
+    def _uniforms(self, index: int, attempt: int, count: int) -> Tensor:
+        """(1, count, 2) draws of one attempt at one segment."""
+        table = np.random.default_rng(_seed(self.job.seed, index, attempt)).random((1, count, 2), np.float32)
+        return torch.from_numpy(table)
+
+    def _renderer(self, index: int, attempt: int) -> _Whole | _Stream:
+        return (_Stream if self.job.stream else _Whole)(self, index, _seed(self.job.seed, index, attempt))
+
+
+def _seed(*parts: int) -> int:
+    """One number from (seed, segment, attempt); neighbouring seeds give unrelated draws."""
+    return int(np.random.SeedSequence(parts).generate_state(1, np.uint32)[0])
+
+
+class _Whole:
+    """Renders a segment in one piece when its tokens are complete."""
+
+    heard = False
+
+    def __init__(self, session: Session, index: int, seed: int):
+        self.session, self.index, self.seed = session, index, seed
+        spec = session.stages.lm.spec
+        self.limiter = SilenceLimiter(frozenset(spec.silent_ids), spec.max_silent_run)
+        self.tokens: list[int] = []
+
+    def take(self, tokens: list[int]) -> None:
+        self.tokens += self.limiter.keep(tokens)
+
+    def drop(self, count: int) -> None:
+        """Forget the last `count` tokens, but not all."""
+        del self.tokens[max(1, len(self.tokens) - count) :]
+
+    def finish(self) -> None:
+        session, stages = self.session, self.session.stages
+        began = session.clock()
+        tokens = torch.tensor(self.tokens, dtype=torch.int64, device=stages.lm.device)
+        mel = stages.flow.whole([tokens], [session._prompt])[0]
+        if session.job.speed != 1.0:
+            mel = stages.stretch(mel, session.job.speed)
+        mel = _finite(mel)
+        middle = session.clock()
+        samples = cpu_float(_finite(stages.vocoder.whole(mel, seed=self.seed)))
+        session.cost.add("flow", middle - began)
+        session.cost.add("vocoder", session.clock() - middle)
+        session.emit(samples, self.index)
+
+
+class _Stream:
+    """Renders block by block while tokens arrive."""
+
+    def __init__(self, session: Session, index: int, seed: int):
+        self.session, self.index = session, index
+        stages = session.stages
+        spec = stages.lm.spec
+        self.limiter = SilenceLimiter(frozenset(spec.silent_ids), spec.max_silent_run)
+        self.pending: list[int] = []
+        self.chunk = 0
+        self.seed = seed
+        self.flow_state = None
+        self.vocoder_state = None
+
+    @property
+    def heard(self) -> bool:
+        return self.chunk > 0
+
+    def take(self, tokens: list[int]) -> None:
+        self.pending += self.limiter.keep(tokens)
+        flow = self.session.stages.flow
+        if self.flow_state is None:
+            self.flow_state = flow.start(self.session._prompt)
+            self.vocoder_state = self.session.stages.vocoder.start(seed=self.seed)
+            self.block = flow.spec.block_tokens
+        needed = flow.tokens_to_next(self.flow_state) + (self.session.hop.blocks(self.chunk) - 1) * self.block
+        if len(self.pending) >= needed:
+            self._render(final=False)
+
+    def drop(self, count: int) -> None:
+        """Forget the last `count` tokens as far as they have not been rendered."""
+        del self.pending[max(0, len(self.pending) - count) :]
+
+    def finish(self) -> None:
+        self.take([])
+        self._render(final=True)
+        self.flow_state = self.vocoder_state = None
+
+    def _render(self, final: bool) -> None:
+        session, stages = self.session, self.session.stages
+        began = session.clock()
+        tokens = torch.tensor(self.pending, dtype=torch.int64, device=stages.lm.device)
+        self.pending = []
+        mel = _finite(stages.flow.advance(self.flow_state, tokens, final=final))
+        middle = session.clock()
+        samples = cpu_float(_finite(stages.vocoder.advance(self.vocoder_state, mel, final=final)))
+        session.cost.add("flow", middle - began)
+        session.cost.add("vocoder", session.clock() - middle)
+        if len(samples):
+            self.chunk += 1
+            session.emit(samples, self.index)
+
+
+def _finite(x: Tensor) -> Tensor:
+    """One reduction per chunk, on values that go to the host anyway."""
+    if not bool(torch.isfinite(x).all()):
+        raise GenerationFailed("the sound model gave non-finite values: try precision fp32")
+    return x
