@@ -23,7 +23,7 @@ class OnnxModel:
     cannot work. inputs: names as the file has them.
     """
 
-    def __init__(self, file: str | Path, *, device: str = "auto", threads: int = 1):
+    def __init__(self, file: str | Path, *, device: object = "auto", threads: int = 1):
         """device: "cpu", or "auto", "cuda", "cuda:N" to try the GPU first. threads: inside one operator.
 
         Raises: ModelFilesError: the file is missing, empty, a pointer, or no valid ONNX model.
@@ -31,7 +31,7 @@ class OnnxModel:
         self.file = Path(file)
         self._threads = threads
         _check_file(self.file)
-        self._session = self._open(device)
+        self._session = self._open(str(device))  # also a torch.device
         self.inputs = [given.name for given in self._session.get_inputs()]
 
     @property

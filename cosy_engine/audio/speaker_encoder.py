@@ -18,7 +18,7 @@ WIDTH = 192
 class SpeakerEncoder:
     """`campplus.onnx` or another file with its input. On the CPU unless told otherwise, as officially."""
 
-    def __init__(self, file: str | Path, *, device: str = "cpu", threads: int = 1):
+    def __init__(self, file: str | Path, *, device: object = "cpu", threads: int = 1):
         """Raises: ModelFilesError: no ONNX model, or one that does not take (1, M, 80)."""
         self._model = OnnxModel(file, device=device, threads=threads)
         if len(self._model.inputs) != 1 or FBANK_BINS not in self._model.shape(0):

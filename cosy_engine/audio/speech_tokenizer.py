@@ -19,7 +19,7 @@ SAMPLES_PER_TOKEN = 640  # at 16 kHz
 class SpeechTokenizer:
     """`speech_tokenizer_v2.onnx`, `speech_tokenizer_v3.onnx` or another file with their inputs."""
 
-    def __init__(self, file: str | Path, *, device: str = "auto", threads: int = 1):
+    def __init__(self, file: str | Path, *, device: object = "auto", threads: int = 1):
         """Raises: ModelFilesError: no ONNX model, or one with other inputs than (1, 128, F) and (1)."""
         self._model = OnnxModel(file, device=device, threads=threads)
         if len(self._model.inputs) != 2 or WHISPER_BINS not in self._model.shape(0):

@@ -48,6 +48,11 @@ class VoiceEncoder:
         self._voices = _Cache(cache_bytes)
         self._sources = _Cache(cache_bytes // 4)
 
+    @property
+    def provider(self) -> str:
+        """What the speech tokenizer, the larger of the two, runs on."""
+        return getattr(self.tokenizer, "provider", "")
+
     def encode(self, clip: Clip, transcript: str = "") -> Voice:
         """Tokens, mel and speaker vector of clip, tokens and mel in the ratio 1 : 2.
 

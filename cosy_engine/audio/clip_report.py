@@ -1,0 +1,121 @@
+"""What can be said of a clip before anything is generated from it: numbers, and verdicts in words."""
+
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import dataclass
+
+import numpy as np
+
+from cosy_engine.audio.vad import FRAME_S, speech_spans
+from cosy_engine.types import Clip
+
+# code -> words. The page words the codes per language; English stands in.
+WORDS = {
+    "good": "good reference",
+    "short": "short: 3 to 10 s give a better likeness",
+    "long": "long: its best 10 s are used, or cut it yourself",
+    "no_speech": "no speech was found: choose a clip in which the voice speaks",
+    "little_speech": "mostly pauses: choose a clip with more speech",
+    "quiet": "quiet: record closer to the microphone",
+    "clipped": "distorted by too high a level: record more softly",
+    "noisy": "noisy: the noise will be heard in the output too",
+    "low_rate": "recorded below 16 kHz: the output will sound dull",
+    "narrow_band": "nothing above 4 kHz, as on a telephone: the output will sound dull",
+    "ends_in_speech": "breaks off while the voice speaks: the last word may leak into the output",
+}
+BAD = ("no_speech", "clipped")
+
+
+@dataclass(frozen=True)
+class ClipReport:
+    """level_dbfs: RMS of the speech. noise_dbfs: RMS of the quietest parts. clipping_share, speech_share: 0 to 1.
+    verdicts: codes of WORDS, worst first; ("good",) when nothing is wrong."""
+
+    seconds: float
+    rate_hz: int
+    level_dbfs: float
+    peak_dbfs: float
+    noise_dbfs: float
+    clipping_share: float
+    speech_share: float
+    speech_s: float
+    verdicts: tuple[str, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        return tuple(WORDS[code] for code in self.verdicts)
+
+
+def describe(clip: Clip) -> ClipReport:
+    """Measure a clip; takes about 10 ms a second."""
+    spans = speech_spans(clip)
+    speech_s = sum(end - start for start, end in spans)
+    samples = clip.samples
+    voiced = np.concatenate([samples[int(a * clip.rate_hz) : int(b * clip.rate_hz)] for a, b in spans] or [samples])
+    frame = max(1, int(FRAME_S * clip.rate_hz))
+    frames = samples[: len(samples) // frame * frame].reshape(-1, frame)
+    levels = np.sqrt(np.mean(np.square(frames, dtype=np.float64), axis=1)) if len(frames) else np.zeros(1)
+    peak = float(np.abs(samples).max())
+    flat = np.abs(samples) >= max(0.985, 0.999 * peak)
+    runs = flat[1:] & flat[:-1] & (np.abs(np.diff(samples)) < 1e-4)  # a clipped wave stays at the rail
+    clipping = float(runs.mean()) if len(runs) and peak > 0.5 else 0.0
+    numbers = dict(
+        seconds=clip.seconds,
+        rate_hz=clip.rate_hz,
+        level_dbfs=_db(float(np.sqrt(np.mean(np.square(voiced, dtype=np.float64))))),
+        peak_dbfs=_db(peak),
+        noise_dbfs=_db(float(np.percentile(levels, 5))),
+        clipping_share=clipping,
+        speech_share=min(1.0, speech_s / clip.seconds),
+        speech_s=speech_s,
+    )
+    ends_in_speech = bool(spans) and clip.seconds - spans[-1][1] < 2 * FRAME_S
+    checks = {
+        "no_speech": not spans,
+        "clipped": clipping > 0.002,
+        "noisy": bool(spans) and numbers["level_dbfs"] - numbers["noise_dbfs"] < 15,
+        "quiet": numbers["level_dbfs"] < -40,
+        "low_rate": clip.rate_hz < 16000,
+        "narrow_band": clip.rate_hz >= 16000 and _share_above(samples, clip.rate_hz, 4000) < 1e-6,
+        "short": clip.seconds < 3,
+        "long": clip.seconds > 10,
+        "little_speech": bool(spans) and numbers["speech_share"] < 0.4,
+        "ends_in_speech": ends_in_speech,
+    }
+    return ClipReport(**numbers, verdicts=tuple(code for code, found in checks.items() if found) or ("good",))
+
+
+def transcript_note(transcript: str, speech_s: float) -> str | None:
+    """A warning when the transcript cannot be what the clip says: nobody speaks so fast or so slowly.
+
+    A transcript left over from another clip makes the model repeat or mix; this sees the gross cases. Syllables are
+    counted as ideographs, kana and Hangul, and a third of the other letters.
+    """
+    syllables = sum(_syllables(c) for c in transcript)
+    if speech_s <= 0 or syllables == 0:
+        return None
+    rate = syllables / speech_s
+    if 1.2 <= rate <= 9.5:
+        return None
+    return (
+        f"the transcript does not seem to belong to this clip ({rate:.1f} syllables in a second of speech): "
+        "check that it holds exactly the words that are spoken"
+    )
+
+
+def _syllables(c: str) -> float:
+    if not unicodedata.category(c).startswith("L"):
+        return 1.5 if c.isdigit() else 0.0
+    return 1.0 if unicodedata.east_asian_width(c) in "WF" else 1 / 3
+
+
+def _share_above(samples: np.ndarray, rate_hz: int, cut_hz: int) -> float:
+    """Share of the energy above cut_hz, over at most 20 s."""
+    power = np.abs(np.fft.rfft(samples[: 20 * rate_hz])) ** 2
+    hz = np.fft.rfftfreq(min(len(samples), 20 * rate_hz), 1 / rate_hz)
+    return float(power[hz > cut_hz].sum() / max(power.sum(), 1e-20))
+
+
+def _db(level: float) -> float:
+    return 20 * float(np.log10(max(level, 1e-6)))
