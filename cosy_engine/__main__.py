@@ -93,7 +93,7 @@ def clone(arguments: argparse.Namespace) -> int:
         request = Request(
             mode=mode,
             text=sys.stdin.read() if arguments.text == "-" else arguments.text,
-            reference=load_voice(arguments.reference) if saved else arguments.reference,
+            reference=load_voice(arguments.reference, engine.voices.model_key) if saved else arguments.reference,
             transcript=arguments.transcript,
             instruction=arguments.instruction,
             source=arguments.source,

@@ -19,7 +19,7 @@ from cosy_engine.flow import build_flow
 from cosy_engine.llm.bistream import Bistream
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import Release, find_release
-from cosy_engine.model_files.weights import load_llm, load_strict, read_checkpoint, without_training_prefix
+from cosy_engine.model_files.weights import load_llm, load_strict, misfit, read_checkpoint, without_training_prefix
 from cosy_engine.settings.engine_config import PRECISIONS, EngineConfig
 from cosy_engine.stages import Stages
 from cosy_engine.text.frontend import TextFrontend
@@ -58,7 +58,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     speech_tokenizer = SpeechTokenizer(release.speech_tokenizer, device=device, threads=config.onnx_threads)
     speaker_encoder = SpeakerEncoder(release.speaker_encoder, device=device, threads=config.onnx_threads)
     voices = VoiceEncoder(
-        speech_tokenizer, speaker_encoder, release.spec.mel, release.name, cache_bytes=config.voice_cache_bytes
+        speech_tokenizer, speaker_encoder, release.spec.mel, model_key(release), cache_bytes=config.voice_cache_bytes
     )
     engine = Engine(
         spec=release.spec,
@@ -83,6 +83,12 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     return engine
 
 
+def model_key(release: Release) -> str:
+    """Names the networks that make a voice: voices made by one pair of files mean nothing to another."""
+    sizes = [path.stat().st_size for path in (release.speech_tokenizer, release.speaker_encoder)]
+    return f"{release.spec.text_tokens}-{sizes[0]}-{sizes[1]}"
+
+
 class StageShelf:
     """The model at each precision: fp32 is read from the files, the others are made from it when first asked for."""
 
@@ -105,11 +111,17 @@ def load_stages(release: Release, device: torch.device) -> Stages:
         lm, flow = SpeechLM(spec.llm), build_flow(spec.flow)
     load_llm(lm, read_checkpoint(release.llm), release.llm.name)
     load_strict(flow, read_checkpoint(release.flow), release.flow.name)
-    vocoder = build_vocoder(spec.vocoder)
-    vocoder.load_published(without_training_prefix(read_checkpoint(release.hift)))
+    with torch.device("meta"):
+        vocoder = build_vocoder(spec.vocoder)
+    state = without_training_prefix(read_checkpoint(release.hift))
+    try:
+        vocoder.load_published(state)
+    except (RuntimeError, KeyError) as error:
+        raise ModelFilesError(misfit(release.hift.name, str(error))) from error
     for module in (lm, flow, vocoder):
         module.requires_grad_(False).eval().to(device)
     flow.finish_loading()
+    vocoder.finish_loading()
     return Stages(lm, flow, vocoder, Bistream, stretch, read_every=1 if device.type == "cpu" else 8)
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from cosy_engine.audio.voice import VoiceEncoder
-from cosy_engine.audio.waveform import best_window, read_clip
+from cosy_engine.audio.waveform import read_clip
+from cosy_engine.audio.window import best_window
 from cosy_engine.errors import Cancelled, CosyError, InputMissing, ModeUnavailable, ReferenceTooLong, SettingInvalid
 from cosy_engine.scheduling.session import Job, SegmentJob, Session
 from cosy_engine.scheduling.worker import Worker

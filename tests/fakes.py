@@ -57,7 +57,9 @@ class FakeLM:
         limit = min(state.count, state.limit)
         tokens = state.script[:limit]
         ended = state.count > len(state.script)
-        return SimpleNamespace(tokens=tokens, done=ended or limit >= state.limit, stop_id=100 if ended else -1, finite=True)
+        return SimpleNamespace(
+            tokens=tokens, done=ended or limit >= state.limit, stop_id=100 if ended else -1, finite=True
+        )
 
 
 class FakeFlow:
@@ -95,7 +97,9 @@ class FakeVocoder:
 
 
 def stages(*scripts) -> Stages:
-    return Stages(FakeLM(*scripts), FakeFlow(), FakeVocoder(), None, lambda mel, speed: mel[:, : int(mel.shape[1] / speed)])
+    return Stages(
+        FakeLM(*scripts), FakeFlow(), FakeVocoder(), None, lambda mel, speed: mel[:, : int(mel.shape[1] / speed)]
+    )
 
 
 def job(*texts: str, **options) -> Job:

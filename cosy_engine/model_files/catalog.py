@@ -35,7 +35,10 @@ CATALOG = {
             "v3",
             "Fun-CosyVoice3-0.5B-2512",
             "Fun-CosyVoice3-0.5B",
-            {"huggingface": "FunAudioLLM/Fun-CosyVoice3-0.5B-2512", "modelscope": "FunAudioLLM/Fun-CosyVoice3-0.5B-2512"},
+            {
+                "huggingface": "FunAudioLLM/Fun-CosyVoice3-0.5B-2512",
+                "modelscope": "FunAudioLLM/Fun-CosyVoice3-0.5B-2512",
+            },
             ("cosyvoice3.yaml", "llm*.pt", "flow.pt", "hift.pt", "campplus.onnx", "speech_tokenizer_v3.onnx", *BODY),
             6.5,
         ),

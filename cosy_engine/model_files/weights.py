@@ -103,9 +103,14 @@ def load_strict(module: nn.Module, state: dict[str, Tensor], file: str) -> None:
     ]
     if problems:
         shown = "; ".join(problems[:4]) + (f"; and {len(problems) - 4} more" if len(problems) > 4 else "")
-        raise ModelFilesError(
-            f"{file} does not fit the model that the yaml describes: {shown}. Another version's file? "
-            "Download the whole release again into an empty folder."
-        )
+        raise ModelFilesError(misfit(file, shown))
     wide = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
     module.load_state_dict(wide, strict=True, assign=True)
+
+
+def misfit(file: str, what: str) -> str:
+    """The message for names or shapes that do not belong to this model."""
+    return (
+        f"{file} does not fit the model that the yaml describes: {what[:400]}. Another version's file? "
+        "Download the whole release again into an empty folder."
+    )

@@ -7,6 +7,7 @@ from cosy_engine.llm.bistream import Bistream
 from cosy_engine.llm.sampling import inverse_cdf, nucleus, without
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.weights import load_llm
+from cosy_engine.scheduling.guard import SilenceLimiter
 from cosy_engine.settings.model_spec import LlmSpec, SamplingSpec
 from tests import golden_data
 
@@ -180,3 +181,28 @@ def test_inverse_cdf_draws_each_index_as_often_as_its_weight():
     drawn = inverse_cdf(weights.expand(1000, -1), uniform)
     assert torch.bincount(drawn, minlength=6).tolist() == [0, 500, 0, 250, 250, 0]
     assert inverse_cdf(weights, torch.tensor([1.0])).item() == 4  # never past the last possible id
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_pipeline_gets_the_official_tokens_from_the_text(version):
+    """LLM under the recorded sampling rule, then the limiter of silent tokens."""
+    lm = build(version)
+    facts, data = golden_data.facts(f"pipeline_{version}"), golden_data.tensors(f"pipeline_{version}")
+    rule = facts["sampling_rule"]
+    silent, codes = rule["forced_silent"], lm.spec.speech_tokens
+
+    def sampler(log_probs, state):
+        step = int(state.step[0])
+        if step >= rule["stop_at"]:
+            return torch.tensor([lm.spec.eos_id])
+        if silent["start"] <= step < silent["end"]:
+            return torch.tensor([silent["ids"][step % len(silent["ids"])]])
+        return log_probs[:, :codes].argmax(-1)
+
+    text, prompt_text = (data[name][0].tolist() for name in ("text", "prompt_text"))
+    with torch.inference_mode():
+        inputs = lm.prompt(prompt_text + text, data["prompt_speech_token"][0].long())
+    progress = run(lm, [(inputs, 2 * len(text), 20 * len(text))], sampler)[0]
+    assert progress.tokens == data["llm_tokens"].tolist()
+    limiter = SilenceLimiter(frozenset(facts["silent_tokens"]), facts["max_silent_token_num"])
+    assert limiter.keep(progress.tokens) == data["tokens"].tolist()

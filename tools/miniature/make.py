@@ -66,12 +66,14 @@ def random_models(spec: ModelSpec, seed: int) -> tuple[SpeechLM, torch.nn.Module
         lm.backbone.embed_tokens.weight[:, 0] = 3.0
         lm.llm_decoder.weight.mul_(0.3)
         lm.llm_decoder.weight[spec.llm.eos_id] = 0.0
-        lm.llm_decoder.weight[spec.llm.eos_id, 0] = 0.12
+        lm.llm_decoder.weight[spec.llm.eos_id, 0] = 0.18
         lm.llm_decoder.weight[spec.llm.speech_tokens :, 1:] = 0.0
     return lm, flow, vocoder
 
 
-def make(folder: Path, version: str, speech_tokenizer: Path, speaker_encoder: Path, seed: int = 0, name: str = "") -> Path:
+def make(
+    folder: Path, version: str, speech_tokenizer: Path, speaker_encoder: Path, seed: int = 0, name: str = ""
+) -> Path:
     """Write the folder; existing files are replaced."""
     folder.mkdir(parents=True, exist_ok=True)
     make_tiny_tokenizer(folder / "CosyVoice-BlankEN")

@@ -211,6 +211,9 @@ def save_llm(lm: nn.Module, path: Path, dtype: torch.dtype = torch.float16) -> N
 def save_state(state: dict, path: Path, dtype: torch.dtype = torch.float16) -> None:
     """A state dict on the CPU; floating tensors in `dtype`."""
     torch.save(
-        {name: (value.to(dtype) if value.is_floating_point() else value).detach().cpu().clone() for name, value in state.items()},
+        {
+            name: (value.to(dtype) if value.is_floating_point() else value).detach().cpu().clone()
+            for name, value in state.items()
+        },
         path,
     )

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Install what is needed into .venv (once), then start the page, run the tests, or run a command of the engine.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+
+usage() {
+  cat <<'TEXT'
+./run.sh [flags of webui.py]     install if needed, then start the page (./run.sh --flags lists its flags)
+./run.sh test [pytest args]      install if needed, then run the tests
+./run.sh clone ...               speak one text on the command line (./run.sh clone --help)
+./run.sh fetch v3|v2             download a published release into pretrained_models/
+./run.sh install                 install only
+./run.sh --help                  this text
+
+PYTHON=/path/to/python3.11 chooses the interpreter (3.10 to 3.12). VENV=dir chooses where packages go (default .venv).
+TEXT
+}
+
+venv=${VENV:-.venv}
+
+find_python() {
+  local name
+  for name in ${PYTHON:-python3.11 python3.12 python3.10 python3}; do
+    if "$name" -c 'import sys, venv, ensurepip; sys.exit(not (3, 10) <= sys.version_info < (3, 13))' 2>/dev/null; then
+      command -v "$name"
+      return
+    fi
+  done
+  echo "run.sh: no usable Python 3.10-3.12 with venv found (tried: ${PYTHON:-python3.11 python3.12 python3.10 python3})." >&2
+  echo "Install one (Debian and Ubuntu: apt-get install python3 python3-venv), or set PYTHON=/path/to/python." >&2
+  exit 1
+}
+
+# install FILE...: into the venv, again only when one of the files has changed
+install() {
+  local stamp want
+  stamp="$venv/installed-$(basename "$(dirname "$(readlink -f "$1")")")"
+  want=$(cat "$@" | cksum)
+  [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return
+  if [ ! -x "$venv/bin/python" ]; then
+    local python
+    python=$(find_python)
+    echo "Making $venv with $("$python" --version)" >&2
+    "$python" -m venv "$venv"
+  fi
+  echo "Installing $* (the first time takes some minutes)" >&2
+  if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check $(printf -- '-r %s ' "$@"); then
+    echo "run.sh: installing failed; is the network reachable, and is there 8 GB of free disk? Run it again to continue." >&2
+    exit 1
+  fi
+  echo "$want" >"$stamp"
+}
+
+# Segments that can grow keep the GPU's memory from splintering. PYTORCH_ALLOC_CONF is the name since torch 2.9.
+if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then
+  export PYTORCH_ALLOC_CONF=expandable_segments:True
+fi
+export GRADIO_ANALYTICS_ENABLED=False HF_HUB_DISABLE_TELEMETRY=1
+
+case "${1:-}" in
+  -h | --help) usage ;;
+  --flags)
+    install requirements.txt
+    exec "$venv/bin/python" webui.py --help
+    ;;
+  install) install requirements.txt ;;
+  test)
+    shift
+    install requirements.txt
+    install tests/requirements.txt
+    exec "$venv/bin/python" -m pytest "$@"
+    ;;
+  clone | fetch)
+    install requirements.txt
+    exec "$venv/bin/python" -m cosy_engine "$@"
+    ;;
+  *)
+    install requirements.txt
+    exec "$venv/bin/python" webui.py "$@"
+    ;;
+esac

@@ -1,0 +1,251 @@
+"""The whole path on the built-in miniature: every mode, streaming against whole, seeds, users side by side, bad input."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from cosy_engine import Request, load
+from cosy_engine.errors import (
+    CosyError,
+    InputMissing,
+    ModeUnavailable,
+    ReferenceSilent,
+    ReferenceTooLong,
+    ReferenceTooShort,
+    ReferenceUnreadable,
+    SettingInvalid,
+    TextEmpty,
+    TextTooLong,
+    TextUnspeakable,
+)
+
+WORDS = "the quick brown fox jumps over the lazy dog"
+TEXT = "Hello there, this is a test of the whole path."
+
+
+def speechlike(seconds: float, rate_hz: int = 24000, pitch_hz: float = 140.0) -> tuple[int, np.ndarray]:
+    """A buzz with syllables: enough for every stage to see a voice. Deterministic."""
+    t = np.arange(round(seconds * rate_hz)) / rate_hz
+    wave = sum(np.sin(2 * np.pi * pitch_hz * k * t) / k for k in range(1, 20))
+    return rate_hz, (0.1 * wave * (0.55 + 0.45 * np.sin(2 * np.pi * 4 * t))).astype(np.float32)
+
+
+CLIP = speechlike(4.0)
+
+
+@pytest.fixture(scope="module")
+def engine(miniature_folder):
+    engine = load(miniature_folder, device="cpu", slots=3)
+    yield engine
+    engine.close()
+
+
+def request(**changes) -> Request:
+    return Request(**({"mode": "zero_shot", "text": TEXT, "reference": CLIP, "transcript": WORDS, "seed": 5} | changes))
+
+
+def test_every_mode_gives_audio_and_a_full_report(engine):
+    voice = engine.voice(CLIP, WORDS)
+    jobs = {
+        "zero_shot": request(),
+        "cross_lingual": request(mode="cross_lingual", transcript=""),
+        "instruct": request(mode="instruct", transcript="", instruction="speak softly"),
+        "saved_voice": request(mode="saved_voice", reference=voice, transcript=""),
+        "voice_conversion": request(
+            mode="voice_conversion", text="", transcript="", source=speechlike(3.0, pitch_hz=220.0)
+        ),
+    }
+    for mode, job in jobs.items():
+        result = engine.speak_all(job)
+        report = result.report
+        assert len(result.samples) == round(report.audio_s * result.rate_hz) > 0
+        assert np.isfinite(result.samples).all() and np.abs(result.samples).max() <= 0.99
+        assert report.mode == mode and report.rtf > 0 and report.first_audio_s > 0 and report.provider
+        assert {"front_end", "flow", "vocoder"} <= set(report.stages_s)
+    assert engine.speak_all(jobs["voice_conversion"]).report.audio_s == pytest.approx(3.0, abs=0.05)
+
+
+def test_same_seed_same_audio_first_run_equals_later_runs_and_another_seed_differs(engine):
+    first, again, other = (engine.speak_all(request(seed=seed)).samples for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first, again)
+    assert len(first) != len(other) or not np.array_equal(first, other)
+
+
+def test_a_drawn_seed_is_reported_and_repeats_the_audio(engine):
+    result = engine.speak_all(request(seed=None))
+    np.testing.assert_array_equal(engine.speak_all(request(seed=result.report.seed)).samples, result.samples)
+
+
+def test_streamed_audio_equals_one_block_masked_pass(engine):
+    speech = engine.speak(request(stream=True))
+    chunks = [chunk.samples for chunk in speech]
+    assert len(chunks) > 1
+    stages = engine._stages_at("fp32")
+    whole = engine.speak_all(request())
+    assert whole.report.tokens == speech.report.tokens  # same draws, however it is rendered
+    job = engine._job(request())[0]
+    tokens = decoded_tokens(engine, job)
+    from cosy_engine.stages import FlowPrompt
+
+    prompt = FlowPrompt(job.voice.tokens, job.voice.mel, job.voice.embedding)
+    mel = stages.flow.whole([torch.tensor(tokens)], [prompt], streaming=True)[0]
+    expected = stages.vocoder.whole(mel).numpy()
+    # 1e-3: the phase sums of the source amplify rounding of other matrix shapes (tests/vocoder measures 1e-4 at this size)
+    np.testing.assert_allclose(np.concatenate(chunks), expected, atol=1e-3)
+
+
+def decoded_tokens(engine, job):
+    from cosy_engine.scheduling.guard import SilenceLimiter
+    from cosy_engine.scheduling.session import Session
+
+    session = Session(job, engine._stages_at("fp32"), engine.clock)
+    taken = []
+
+    class Sink:
+        heard = False
+
+        def take(self, tokens):
+            taken.extend(tokens)
+
+        def finish(self):
+            pass
+
+    session._renderer = lambda index, attempt: Sink()
+    for _ in session.steps():
+        pass
+    spec = engine.spec.llm
+    return SilenceLimiter(frozenset(spec.silent_ids), spec.max_silent_run).keep(taken)
+
+
+def test_users_at_once_each_hear_what_they_hear_alone(engine):
+    jobs = [
+        request(seed=1, stream=True),
+        request(seed=2, reference=speechlike(3.0, pitch_hz=230.0), stream=True),
+        request(seed=3, text="Another text."),
+        request(mode="cross_lingual", transcript="", seed=4, stream=True),
+        request(seed=5),
+    ]
+    alone = [engine.speak_all(job).samples for job in jobs]
+    together: list = [None] * len(jobs)
+
+    def user(i):
+        together[i] = engine.speak_all(jobs[i]).samples
+
+    threads = [threading.Thread(target=user, args=(i,)) for i in range(len(jobs))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for expected, got in zip(alone, together, strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_closing_a_stream_early_frees_its_state(engine):
+    def tensors():
+        gc.collect()
+        return sum(type(o) is torch.Tensor for o in gc.get_objects())
+
+    def leave_early():
+        speech = engine.speak(request(text=TEXT * 20, stream=True, seed=9))
+        next(speech)
+        speech.close()
+        assert speech._session.finished.wait(10)
+
+    leave_early()
+    before = tensors()
+    for _ in range(5):
+        leave_early()
+    assert tensors() <= before + 5  # nothing that grows with the number of requests
+    assert engine.worker.load() == (0, 0)
+
+
+def test_text_in_pieces_is_spoken_while_it_arrives(engine):
+    gate = threading.Event()
+
+    def pieces():
+        yield from ("This text ", "arrives in pieces, ", "one after another, ") * 6
+        assert gate.wait(30), "no audio came before the text had ended"
+        yield "and here it ends."
+
+    speech = engine.speak(request(text=pieces(), seed=3))
+    first = next(speech)
+    gate.set()
+    rest = [chunk.samples for chunk in speech]
+    assert len(first.samples) and rest and speech.report.tokens > 25
+
+
+def test_an_error_in_the_text_iterator_reaches_the_caller(engine):
+    def pieces():
+        yield "This text breaks "
+        raise OSError("the line went dead")
+
+    with pytest.raises(OSError, match="went dead"):
+        list(engine.speak(request(text=pieces())))
+
+
+def test_a_long_text_comes_segment_by_segment(engine):
+    text = "This is one sentence of many, and it goes on for quite a while before it ends. " * 12
+    chunks = list(engine.speak(request(text=text)))
+    numbers = [chunk.segment for chunk in chunks]
+    assert chunks[0].segments > 3 and numbers == sorted(numbers) and set(numbers) == set(range(chunks[0].segments))
+
+
+def test_speed_changes_the_length(engine):
+    normal, fast = (engine.speak_all(request(speed=speed)).report for speed in (1.0, 2.0))
+    assert fast.audio_s == pytest.approx(normal.audio_s / 2, abs=0.05)
+
+
+def test_bf16_runs_and_is_named(engine):
+    report = engine.speak_all(request(precision="bf16")).report
+    assert report.precision == "bf16" and report.audio_s > 0
+
+
+def test_a_typed_end_tag_is_never_a_token(engine):
+    job = engine._job(request(text="Hello <|endofprompt|> there <|im_start|>"))[0]
+    end = engine.text.tokenizer.endofprompt_id
+    (segment,) = job.segments
+    assert list(segment.prompt_ids).count(end) == 1 and end not in segment.text_ids
+    assert "endofprompt" not in segment.text and "im_start" not in segment.text
+
+
+BAD = [
+    (request(text=""), TextEmpty, "empty"),
+    (request(text="\u200b \n\u3000"), TextEmpty, "empty"),
+    (request(text="……!!"), TextUnspeakable, "words"),
+    (request(text="a" * 6000), TextTooLong, "5,000"),
+    (request(reference=None), InputMissing, "reference"),
+    (request(transcript="  "), InputMissing, "words spoken"),
+    (request(transcript="..."), InputMissing, "words spoken"),
+    (request(mode="instruct", transcript=""), InputMissing, "instruction"),
+    (request(mode="voice_conversion", text=""), InputMissing, "source"),
+    (request(mode="saved_voice"), InputMissing, "saved voice"),
+    (request(mode="sing"), SettingInvalid, "zero_shot"),
+    (request(speed=3.0), SettingInvalid, "0.5"),
+    (request(speed=float("nan")), SettingInvalid, "0.5"),
+    (request(speed=1.5, stream=True), SettingInvalid, "streaming"),
+    (request(seed=-1), SettingInvalid, "seed"),
+    (request(seed=1.5), SettingInvalid, "seed"),
+    (request(precision="int4"), SettingInvalid, "fp32"),
+    (request(precision="fp16"), ModeUnavailable, "CPU"),
+    (request(reference=b"not audio at all"), ReferenceUnreadable, "audio"),
+    (request(reference=speechlike(0.2)), ReferenceTooShort, "0.20 s"),
+    (request(reference=(24000, np.zeros(48000, np.float32))), ReferenceSilent, "silen"),
+    (request(reference=speechlike(40.0)), ReferenceTooLong, "30 s"),
+]
+
+
+@pytest.mark.parametrize("job,error,words", BAD)
+def test_bad_input_gets_its_own_message_before_the_model_is_touched(engine, job, error, words):
+    with pytest.raises(error, match=words) as caught:
+        engine.speak(job)
+    assert isinstance(caught.value, CosyError) and len(str(caught.value)) > 20
+    assert engine.worker.load() == (0, 0)
+
+
+def test_a_long_reference_without_transcript_is_cut_to_its_best_part_and_said(engine):
+    speech = engine.speak(request(mode="cross_lingual", transcript="", reference=speechlike(25.0)))
+    assert speech._session.job.voice.seconds <= 10.5 and speech.notes
+    list(speech)
