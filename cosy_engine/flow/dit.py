@@ -97,7 +97,7 @@ class InputEmbedding(nn.Module):
         self.conv_pos_embed = nn.ModuleDict(convs)
 
     def forward(self, x: Tensor, cache: StreamCache | None) -> Tensor:
-        h = self.proj(x).float()
+        h = bounded(self.proj(x)).float()
         y = F.mish(self.conv_pos_embed["conv1"][0](h, cache))
         return h + F.mish(self.conv_pos_embed["conv2"][0](y, cache))
 

@@ -98,7 +98,7 @@ class EmbedStage(nn.Module):
         self.out = nn.ModuleList([Dense(width_in, width), Norm(width, eps=1e-5)])
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.out[1](self.out[0](x)) * self.scale
+        return self.out[1](bounded(self.out[0](x))) * self.scale
 
 
 def relative_positions(queries: int, keys: int, width: int, device: torch.device) -> Tensor:

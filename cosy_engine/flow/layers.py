@@ -124,10 +124,10 @@ class Conv(nn.Conv1d):
         kernel = self.kernel_size[0]
         x = cast(x, self.weight.dtype)
         if kernel == 1:
-            return F.linear(x, self.weight[..., 0], self.bias)
+            return bounded(F.linear(x, self.weight[..., 0], self.bias))
         if self.groups == 1:
-            return F.linear(x.unfold(1, kernel, 1).flatten(2), self.weight.flatten(1), self.bias)
-        return F.conv1d(x.transpose(1, 2), self.weight, self.bias, groups=self.groups).transpose(1, 2)
+            return bounded(F.linear(x.unfold(1, kernel, 1).flatten(2), self.weight.flatten(1), self.bias))
+        return bounded(F.conv1d(x.transpose(1, 2), self.weight, self.bias, groups=self.groups).transpose(1, 2))
 
     def forward(self, x: Tensor, cache: StreamCache | None = None) -> Tensor:
         """Causal: frame t sees t-K+1 .. t. Without a cache, x (B, T, C) is the whole signal."""

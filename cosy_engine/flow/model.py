@@ -141,7 +141,8 @@ class Flow(nn.Module):
         ids = [torch.cat([prompts[i].tokens, tokens[i]]).to(self.device) for i in live]
         ids = nn.utils.rnn.pad_sequence(ids, batch_first=True)
         even = len({sizes[i] for i in live}) == 1
-        lengths = None if even else torch.tensor([sizes[i] for i in live], device=self.device)
+        # filled on the device: copying a list there would wait for it
+        lengths = None if even else torch.cat([torch.full((1,), sizes[i], device=self.device) for i in live])
         mu = self._front(ids, lengths, streaming=streaming, finalize=finalize)
         cond = torch.stack([block_condition(prompts[i].mel.float(), 0, longest) for i in live])
         speaker = self.speaker(torch.stack([prompts[i].embedding for i in live]))
@@ -188,8 +189,13 @@ class Flow(nn.Module):
         return out.T.contiguous()
 
     def tokens_to_next(self, state: FlowState) -> int:
-        """See stages.FlowDecoder.tokens_to_next."""
-        return self.block + self.lookahead - state.tokens.shape[1]
+        """See stages.FlowDecoder.tokens_to_next. Counts to the next block that gives frames: one that lies within the
+        prompt gives none. 0 when frames are held already."""
+        if state.held:
+            return 0
+        first_useful = (state.prompt.mel.shape[0] // 2 // self.block + 1) * self.block
+        end = max(first_useful, state.done_tokens + self.block)
+        return end + self.lookahead - state.done_tokens - state.tokens.shape[1]
 
     def _finish_blocks(self, state: FlowState, final: bool) -> None:
         """Compute every block that is complete (all that is left when final) and hold its frames."""

@@ -29,7 +29,7 @@ class CausalBlock(nn.Module):
         self.block = nn.ModuleDict({"0": Conv(width_in, width, 3).planned(plan), "2": Norm(width)})
 
     def forward(self, x: Tensor, cache: StreamCache | None) -> Tensor:
-        return F.mish(self.block["2"](bounded(self.block["0"](x, cache))))
+        return F.mish(self.block["2"](self.block["0"](x, cache)))
 
 
 class Resnet(nn.Module):
@@ -45,7 +45,7 @@ class Resnet(nn.Module):
     def forward(self, x: Tensor, time_bias: Tensor, cache: StreamCache | None) -> Tensor:
         """x: (B, T, C). time_bias: (B or 1, width), what `mlp` makes of the flow time."""
         y = self.block1(x, cache) + time_bias[:, None]
-        return self.block2(y, cache) + bounded(self.res_conv(x))
+        return self.block2(y, cache) + self.res_conv(x)
 
 
 class Attention(nn.Module):
@@ -146,7 +146,7 @@ class UNet(nn.Module):
             if i == 0:
                 skip = h
             if len(stage) == 3:
-                h = bounded(stage[2](h, cache)).float()
+                h = stage[2](h, cache).float()
         v = self.final_proj(self.final_block(h, cache)).float()
         if cache is not None:
             cache.length += x.shape[1]

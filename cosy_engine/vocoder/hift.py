@@ -28,7 +28,7 @@ class Hift(nn.Module):
 
     Inference: `load_published`, move to the device, `finish_loading()`, then `set_precision(dtype)`.
     Training: build with weight_norm=True; `forward` has gradients, `state_dict()` the published 328 entries, and
-    `fold_weight_norm()` turns a trained model into a fast one.
+    `finish_loading()` (or `fold_weight_norm()` alone) turns a trained model into a fast one.
     """
 
     def __init__(self, spec: HiftSpec, weight_norm: bool = False):
@@ -86,7 +86,11 @@ class Hift(nn.Module):
         device = self.conv_pre.bias.device
         if device.type != "meta":
             state = {k: v.to(device) for k, v in state.items()}
-        self.load_state_dict(state, assign=True)
+        # assign, or fp64 would be copied into fp32; in training a copy, for the optimiser must not write into `state`
+        self.load_state_dict(state, assign=not self.weight_norm or device.type == "meta")
+        if not self.weight_norm:
+            for up in self.ups:
+                up.prepare()
 
     def fold_weight_norm(self) -> Hift:
         """Replace weight norm by plain weights (fp64 in the F0 predictor). Changes nothing when there is none."""

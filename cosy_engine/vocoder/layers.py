@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import parametrize, parametrizations
+from torch.nn.utils import parametrizations, parametrize
 
 FP16_MAX = 65504.0
 
