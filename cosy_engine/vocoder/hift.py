@@ -110,7 +110,7 @@ class Hift(nn.Module):
         return self
 
     def train(self, mode: bool = True) -> Hift:
-        if mode and self.causal:
+        if mode:
             for up in self.ups:
                 up.phases = None  # weights move; the plain form follows them
         return super().train(mode)

@@ -20,6 +20,11 @@ def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
     return x.clamp(-FP16_MAX, FP16_MAX).to(dtype) if dtype == torch.float16 else x.to(dtype)
 
 
+def bounded(x: Tensor) -> Tensor:
+    """Saturate what a fp16 product overflowed (the sine of an infinity is NaN); other dtypes pass untouched."""
+    return x.clamp(-FP16_MAX, FP16_MAX) if x.dtype == torch.float16 else x
+
+
 class Conv(nn.Conv1d):
     """Convolution with zeros of its own choice at each side; pad = (left, right)."""
 
@@ -32,29 +37,58 @@ class Conv(nn.Conv1d):
     def forward(self, x: Tensor) -> Tensor:
         weight = self.weight
         x = F.pad(cast(x, weight.dtype), self.pad)
-        return F.conv1d(x, weight, self.bias, self.stride, 0, self.dilation)
+        return bounded(F.conv1d(x, weight, self.bias, self.stride, 0, self.dilation))
+
+
+def by_phase(x: Tensor, phases: Tensor, bias: Tensor, rate: int, reach: tuple[int, int]) -> Tensor:
+    """Upsampling with one short kernel per output phase: (B, C, T) -> (B, C', rate * T).
+
+    phases: (rate * C', C, left + 1 + right). reach: frames that a kernel sees to the left and right of its own.
+    """
+    y = bounded(F.conv1d(F.pad(cast(x, phases.dtype), reach), phases, bias.repeat(rate)))
+    return y.unflatten(1, (rate, -1)).permute(0, 2, 3, 1).flatten(2)
 
 
 class TransposedUp(nn.ConvTranspose1d):
-    """v2 upsampling: T frames to rate * T."""
+    """v2 upsampling: T frames to rate * T.
+
+    After `prepare` it runs as an ordinary convolution per output phase: the same products, summed in fp32 on every
+    device (some sum a transposed fp16 convolution in fp16).
+    """
+
+    phases: Tensor | None
 
     def __init__(self, width_in: int, width: int, kernel: int, rate: int):
         super().__init__(width_in, width, kernel, stride=rate, padding=(kernel - rate) // 2)
+        self.rate, self.trim = rate, (kernel - rate) // 2
+        self.reach = ((kernel - 1 - self.trim) // rate, (rate - 1 + self.trim) // rate)
+        self.register_buffer("phases", None, persistent=False)
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Sort the taps by output phase: tap j of frame i lands on sample rate * i + j - trim."""
+        left, right = self.reach
+        phases = self.weight.new_zeros(self.rate, self.out_channels, self.in_channels, left + 1 + right)
+        for phase in range(self.rate):
+            for frame in range(-left, right + 1):
+                tap = phase + self.trim - self.rate * frame
+                if 0 <= tap < self.kernel_size[0]:
+                    phases[phase, :, :, frame + left] = self.weight[:, :, tap].T
+        self.phases = phases.flatten(0, 1)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.phases is not None:
+            return by_phase(x, self.phases, self.bias, self.rate, self.reach)
         weight = self.weight
-        return F.conv_transpose1d(cast(x, weight.dtype), weight, self.bias, self.stride, self.padding)
-
-    def prepare(self) -> None:
-        """Nothing to prepare; its sibling has."""
+        return bounded(F.conv_transpose1d(cast(x, weight.dtype), weight, self.bias, self.stride, self.padding))
 
 
 class RepeatUp(nn.Conv1d):
     """v3 upsampling: every frame `rate` times, then a causal convolution.
 
     The repeated input is piecewise constant, so for each output phase the taps that fall on one frame can be summed
-    beforehand: `rate` kernels of 2 or 3 frames instead of one of 16 taps, a third of the multiplications. `prepare`
-    builds them from the finished weight; without it (training) the plain form runs.
+    beforehand: `rate` kernels of 3 frames instead of one of 16 taps, a third of the multiplications. `prepare` builds
+    them from the finished weight; without it (training) the plain form runs.
     """
 
     phases: Tensor | None
@@ -62,29 +96,27 @@ class RepeatUp(nn.Conv1d):
     def __init__(self, width_in: int, width: int, kernel: int, rate: int):
         super().__init__(width_in, width, kernel)
         self.rate = rate
-        self.reach = -(-(kernel - 1) // rate)  # frames before the current one that a kernel touches
+        self.reach = (-(-(kernel - 1) // rate), 0)
         self.register_buffer("phases", None, persistent=False)
 
     @torch.no_grad()
     def prepare(self) -> None:
-        """Sum the taps per output phase, in fp64: phases (rate * C', C, reach + 1)."""
-        kernel = self.kernel_size[0]
+        """Sum the taps that fall on one frame, per output phase, in fp64."""
+        kernel, left = self.kernel_size[0], self.reach[0]
         weight = self.weight.double()
-        phases = weight.new_zeros(self.rate, self.out_channels, self.in_channels, self.reach + 1)
+        phases = weight.new_zeros(self.rate, self.out_channels, self.in_channels, left + 1)
         for phase in range(self.rate):
             for tap in range(kernel):
                 frame = (phase - (kernel - 1) + tap) // self.rate  # 0 is the current frame
-                phases[phase, :, :, frame + self.reach] += weight[:, :, tap]
+                phases[phase, :, :, frame + left] += weight[:, :, tap]
         self.phases = phases.flatten(0, 1).to(self.weight.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.phases is None:
-            weight = self.weight
-            x = F.pad(cast(x, weight.dtype).repeat_interleave(self.rate, dim=2), (self.kernel_size[0] - 1, 0))
-            return F.conv1d(x, weight, self.bias)
-        x = F.pad(cast(x, self.phases.dtype), (self.reach, 0))
-        y = F.conv1d(x, self.phases, self.bias.repeat(self.rate))  # (B, rate * C', T)
-        return y.unflatten(1, (self.rate, -1)).permute(0, 2, 3, 1).flatten(2)
+        if self.phases is not None:
+            return by_phase(x, self.phases, self.bias, self.rate, self.reach)
+        weight = self.weight
+        x = F.pad(cast(x, weight.dtype).repeat_interleave(self.rate, dim=2), (self.kernel_size[0] - 1, 0))
+        return bounded(F.conv1d(x, weight, self.bias))
 
 
 class Snake(nn.Module):

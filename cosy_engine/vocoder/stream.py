@@ -110,7 +110,8 @@ class WindowState:
         else:
             noise = net.noise_rows(self.drawn, rows.start, rows.stop, forget=True)
         after = self.sums[..., count : count + 1] if self.sums.shape[2] > count else None
-        fresh = net.m_source(self.f0[:, :count], noise, self.sums[..., :count], self.before, after)
+        place = {"before": self.before, "after": after, "start": self.excited}
+        fresh = net.m_source(self.f0[:, :count], noise, self.sums[..., :count], **place)
         self.source = fresh if self.source is None else torch.cat([self.source, fresh], dim=1)
         self.before = self.sums[..., count - 1 : count]
         self.f0, self.sums = self.f0[:, count:], self.sums[..., count:]
