@@ -101,6 +101,16 @@ class TextFrontend:
         spoken = " ".join(normal.text.split("\n")).strip()
         return (spoken, normal.notes) if speakable(spoken) else ("", normal.notes)
 
+    def short_text_note(self, plan: TextPlan, transcript: str) -> str | None:
+        """A hint when a text is under half as long as the reference's words: such texts tend to come out worse."""
+        spoken = sum(len(segment.text) for segment in plan.segments)
+        if transcript and spoken < 0.5 * len(transcript.strip()):
+            return (
+                "the text is much shorter than the words of the reference clip, which often sounds worse: "
+                "use a shorter clip, or a longer text"
+            )
+        return None
+
     def prompt_ids(self, mode: Mode, transcript: str = "", instruction: str = "") -> list[int]:
         """Ids that stand before the text: an instruction, else the transcript if the mode's LLM hears the reference.
 

@@ -31,6 +31,7 @@ mr mrs ms dr prof sr sra srta st jr vs etc approx dept est fig inc ltd corp vol 
 ave blvd rd bzw ca usw vgl nr str bsp evtl ggf inkl zzgl mme mlle mm cf env tel av jan feb mar apr jun jul aug sep sept
 oct nov dec avv dott sig sigg гл ул рис см тыс млн млрд руб
 """
+ORDINAL_FOLLOWS = r" (?:[a-zäöü]|Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)"
 ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
 
 
@@ -65,7 +66,7 @@ def split_text(
     wide = language in ("zh", "ja")
     segments: list[Segment] = []
     for group in _groups([p for p in pieces if _spoken(p.text, whole)], length, wide):
-        joined = _join([p.text for p in group], wide)
+        joined = re.sub(r"\s*\n\s*", "" if wide else " ", _join([p.text for p in group], wide)).strip()
         segments.append(Segment(_closed(joined, group[-1].forced, wide), _pause_s(joined, group[-1])))
     if segments:
         segments[-1] = Segment(segments[-1].text)
@@ -85,13 +86,13 @@ def _sentences(text: str) -> list[_Piece]:
     """Cut after each run of end or clause marks and the closers behind it."""
     pieces, start, i = [], 0, 0
     while i < len(text):
-        if not _ends(text, i):
+        if not ends_piece(text, i):
             i += 1
             continue
         end = i + 1
         while end < len(text):
             c = text[end]
-            stop = c in STOPS + CLAUSES and (c != "." or _ends(text, end) or text[end - 1] == ".")
+            stop = c in STOPS + CLAUSES and (c != "." or ends_piece(text, end) or text[end - 1] == ".")
             if not (stop or c in CLOSERS or (c in STRAIGHT_QUOTES and _closing(text, start, end))):
                 break
             end += 1
@@ -114,8 +115,8 @@ def _rejoin_marks(pieces: list[_Piece]) -> list[_Piece]:
     return out
 
 
-def _ends(text: str, i: int) -> bool:
-    """Whether the mark at i ends a piece."""
+def ends_piece(text: str, i: int) -> bool:
+    """Whether the character at i is a mark that ends a piece: a dot inside a token or abbreviation does not."""
     c = text[i]
     following = text[i + 1 : i + 2]
     if c in "。？！…‥｡।॥؟۔；、؛：\n":
@@ -126,6 +127,10 @@ def _ends(text: str, i: int) -> bool:
         return False
     if following and not (following.isspace() or _wide(following) or following in STRAIGHT_QUOTES + CLOSERS + "…"):
         return False
+    if following and _wide(following) and text[i - 1 : i].isdigit():
+        return False  # "1.苹果" numbers a list
+    if text[i - 1 : i].isdigit() and re.match(ORDINAL_FOLLOWS, text[i + 1 : i + 6]):
+        return False  # "3. Mai"
     word = re.search(r"[^\W\d_]+$", text[max(0, i - 12) : i])
     if not word or not following:
         return True

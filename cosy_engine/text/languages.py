@@ -1,0 +1,99 @@
+"""Which language a text is in, as far as reading its numbers needs to know: by script, else by common words.
+
+"und" means that it cannot be told; its digits are then left for the model, which knows more than a guess.
+"""
+
+from __future__ import annotations
+
+import re
+
+KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa\u30fc\u31f0-\u31ff\uff66-\uff9d]")
+HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af〇]")
+SCRIPTS = (
+    ("ko", re.compile("[\u1100-\u11ff\u3131-\u318e\uac00-\ud7a3]")),
+    ("th", re.compile("[\u0e00-\u0e7f]")),
+    ("ar", re.compile("[\u0600-\u06ff\u0750-\u077f]")),
+    ("he", re.compile("[\u0590-\u05ff]")),
+    ("ru", re.compile("[\u0400-\u04ff]")),
+)
+OTHER_SCRIPTS = re.compile("[\u0370-\u03ff\u0530-\u058f\u0900-\u0dff\u0e80-\u10ff\u1780-\u17ff]")
+UKRAINIAN = re.compile("[іїєґІЇЄҐ]")
+
+# Words that are frequent in one of these languages and rare or absent in the others.
+_WORDS = {
+    "en": "the of and is are was were to that it for with you have this has at be he she we they my your not but from or "
+    "by what can will would there hello please i'm it's don't his her our their been which when who how all one if so "
+    "out up about into than then them these some could other time two may like now people only over also back after use "
+    "work first well way even new want because any give day most us good big small old long great right left high "
+    "number version chapter page room call phone price cost costs per cents dollars pounds percent street floor "
+    "level part section question answer step model figure table year years month months week weeks days hour hours "
+    "minute minutes second seconds am pm o'clock monday tuesday wednesday thursday friday saturday sunday january "
+    "february march april june july august september october november december north south east west king queen world "
+    "war speed temperature degrees miles feet inches yes thanks thank open close start stop turn go come see look say "
+    "no off cup cups million billion thousand hundred point plus minus score said tell ask need buy bought sell get got make made take took run ran meet met born died wait click press type "
+    "visit dial email mail website address code order bus train flight gate car house home school bit more less many",
+    "de": "der das und ist sind nicht ich du er sie wir ihr ein eine einen einem einer mit auf für den dem des zu zum zur "
+    "von vom bei sich auch wie aber noch nach am um uhr im hat haben habe kostet hoch wird werden kann über jahre jahr "
+    "euro guten danke bitte ja nein war waren heute morgen",
+    "fr": "le les et est sont je j tu il elle nous vous ils un une des du au aux avec pour dans sur ce cette c qui que ne "
+    "pas ai ans l d y été être avoir mais ou où très bien merci bonjour chez euros heures va",
+    "es": "el los las y es son yo tú él ella nosotros un una unos del al con para por en que no se lo su tengo tiene hay "
+    "años como más pero muy qué está hola gracias euros mi cuesta cuestan son",
+    "it": "il gli le e è sono io tu lui lei noi un una uno di del della al alla con per in che non si lo ho hai ha anni come "
+    "più ma molto ciao grazie questo euro mio costa costano sono nel nella ore",
+    "pt": "o os e é são eu você ele ela nós um uma uns umas do da dos das ao com para por em que não se seu sua tenho tem "
+    "anos como mais mas muito olá obrigado obrigada isso euros meu minha custa",
+    "nl": "het een en is zijn ik jij hij zij wij niet met voor van op te dat die aan ook maar heb heeft jaar euro naar "
+    "hallo dank wordt kost deze",
+    "pl": "i w na z jest są nie to się że do jak ale mam ma lat czy tak dla od po za złotych dzień dobry",
+    "sv": "och är jag du han hon vi ett en att det som på inte med för har till av kronor år hej tack",
+    "tr": "ve bir bu için ile ben sen var yok değil çok mi da de ne gibi kadar lira yaşında merhaba",
+    "vi": "và là tôi của có không một những được người này cho với năm tuổi xin chào",
+}
+WORDS = {language: frozenset(words.split()) for language, words in _WORDS.items()}
+LETTERS = {
+    "de": "äöüß", "fr": "àâçèéêëîïôûùœ", "es": "ñ¿¡áíóú", "it": "àèìòù", "pt": "ãõçâêáí", "pl": "ąćęłńśźż",
+    "sv": "åäö", "tr": "ğışç", "vi": "ăđơưạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹ",
+}  # fmt: skip
+
+
+def detect(text: str, fallback: str = "en") -> str:
+    """ISO 639-1 code of text; `fallback` when it holds no letter, "und" when its letters tell nothing.
+
+    A few kana in a Chinese text (の) do not make it Japanese, a Latin name in it not English.
+    """
+    han, kana = len(HAN.findall(text)), len(KANA.findall(text))
+    if kana and kana > 0.1 * han and not (han and kana == text.count("の")):
+        return "ja"
+    for language, script in SCRIPTS:
+        found = len(script.findall(text))
+        if found and found >= han:
+            return "uk" if language == "ru" and UKRAINIAN.search(text) else language
+    if han:
+        return "zh"
+    if OTHER_SCRIPTS.search(text):
+        return "und"
+    return _latin(text.lower(), fallback)
+
+
+def _latin(text: str, fallback: str) -> str:
+    text = re.sub(
+        r"\S*[@/\d]\S*(?:\s?(?:[kcmμn]?[mglWVAJ]|[kMGT]?(?:b|hz)|mmhg|lbs?|ft|oz|mph|min)\b)?", " ", text, flags=re.I
+    )
+    text = "".join(c if c.isalpha() or c == "'" else " " for c in text)
+    words = [word for word in re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text) if len(word) > 1 or not word.isascii()]
+    if not words:  # numbers, units and single letters only
+        return fallback
+    tokens = {part for word in words for part in (word, *word.split("'"))}
+    singles = set(re.findall(r"\b[a-z]\b", text))
+    scores = {}
+    for language, common in WORDS.items():
+        found = len({token for token in tokens & common if len(token) > 1 or not token.isascii()})
+        scores[language] = found + 0.3 * len(singles & common) * bool(found)
+    for language, letters in LETTERS.items():
+        scores[language] += 0.6 * (scores[language] > 0) * any(c in text for c in letters)
+    best = max(scores.values())
+    likely = fallback if fallback in scores else "en"
+    if best == 0:  # names and rare words only: one may stand in a text of the fallback's language, more may be anything
+        return fallback if text.isascii() and len(words) == 1 else "und"
+    return likely if scores[likely] == best else max(scores, key=scores.get)

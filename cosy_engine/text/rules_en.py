@@ -1,0 +1,190 @@
+"""How English reads what is written in digits and signs; see rules_zh for the two tables."""
+
+from __future__ import annotations
+
+import re
+
+from cosy_engine.text.numerals import cardinal, digits, ordinal, year
+from cosy_engine.text.rules_zh import roman
+
+_MONTHS = "January February March April May June July August September October November December"
+MONTHS = _MONTHS.split()
+_MONTH = "|".join(MONTHS) + "|Jan|Feb|Mar|Apr|Jun|Jul|Aug|Sept|Sep|Oct|Nov|Dec"
+UNITS = {  # sign: (one, many)
+    "mmHg": ("millimeter of mercury", "millimeters of mercury"), "ml": ("milliliter", "milliliters"),
+    "mL": ("milliliter", "milliliters"), "L": ("liter", "liters"), "mg": ("milligram", "milligrams"),
+    "kg": ("kilogram", "kilograms"), "g": ("gram", "grams"), "km": ("kilometer", "kilometers"),
+    "cm": ("centimeter", "centimeters"), "mm": ("millimeter", "millimeters"), "nm": ("nanometer", "nanometers"),
+    "m": ("meter", "meters"), "ft": ("foot", "feet"), "lb": ("pound", "pounds"), "lbs": ("pound", "pounds"),
+    "oz": ("ounce", "ounces"), "mi": ("mile", "miles"), "kW": ("kilowatt", "kilowatts"), "W": ("watt", "watts"),
+    "kWh": ("kilowatt hour", "kilowatt hours"), "mAh": ("milliamp hour", "milliamp hours"), "V": ("volt", "volts"),
+    "Hz": ("hertz", "hertz"), "kHz": ("kilohertz", "kilohertz"), "MHz": ("megahertz", "megahertz"),
+    "GHz": ("gigahertz", "gigahertz"), "dB": ("decibel", "decibels"), "KB": ("kilobyte", "kilobytes"),
+    "MB": ("megabyte", "megabytes"), "GB": ("gigabyte", "gigabytes"), "TB": ("terabyte", "terabytes"),
+    "Mbps": ("megabit per second", "megabits per second"), "ms": ("millisecond", "milliseconds"),
+    "min": ("minute", "minutes"), "hr": ("hour", "hours"), "hrs": ("hour", "hours"), "h": ("hour", "hours"),
+    "mph": ("mile per hour", "miles per hour"), "kcal": ("kilocalorie", "kilocalories"),
+    "°C": ("degree Celsius", "degrees Celsius"), "℃": ("degree Celsius", "degrees Celsius"),
+    "°F": ("degree Fahrenheit", "degrees Fahrenheit"), "℉": ("degree Fahrenheit", "degrees Fahrenheit"),
+    "°": ("degree", "degrees"), "m²": ("square meter", "square meters"), "km²": ("square kilometer", "square kilometers"),
+    "m³": ("cubic meter", "cubic meters"), "cm³": ("cubic centimeter", "cubic centimeters"),
+}  # fmt: skip
+PER = {"h": "hour", "s": "second", "min": "minute", "day": "day", "L": "liter", "l": "liter", "kg": "kilogram", "dl": "deciliter",
+       "m²": "square meter", "m³": "cubic meter", "week": "week", "month": "month", "year": "year"}  # fmt: skip
+CURRENCIES = {"$": ("dollar", "dollars", "cent"), "€": ("euro", "euros", "cent"), "£": ("pound", "pounds", "penny"),
+              "¥": ("yen", "yen", ""), "￥": ("yuan", "yuan", ""), "US$": ("dollar", "dollars", "cent"), "₹": ("rupee", "rupees", "")}  # fmt: skip
+ABBREVIATIONS = {"Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Dr": "Doctor", "Prof": "Professor", "vs": "versus",
+                 "etc": "et cetera", "Jr": "Junior", "Sr": "Senior", "approx": "approximately", "Gen": "General"}  # fmt: skip
+MONARCHS = (
+    "Henry|Louis|Elizabeth|Charles|George|Edward|Richard|James|William|John|Paul|Pius|Benedict|Gregory|Francis|Philip|"
+    "Peter|Catherine|Alexander|Nicholas|Frederick|Ramses|Napoleon|Otto|Leo|Clement|Innocent"
+)
+NUMBERED = "Chapter|Part|Act|Scene|Volume|Book|Section|Article|Appendix|Level|Phase|Stage|Type|Class|Grade|War|Step|Figure|Table|Title|Mark"
+
+_NUMBER = r"\d+(?:\.\d+)?"
+_UNIT = "|".join(re.escape(u) for u in sorted(UNITS, key=len, reverse=True))
+_PER = "|".join(re.escape(u) for u in sorted(PER, key=len, reverse=True))
+_MONEY = "|".join(re.escape(c) for c in sorted(CURRENCIES, key=len, reverse=True))
+_DASH = r"\s?[-–—~]\s?"
+_YEAR = r"(?:1[1-9]|20)\d\d"
+_SCALE = r"(?:\s?(thousand|million|billion|trillion|[kKmMbB](?:n|il)?)\b)?"
+SCALES = {"k": "thousand", "m": "million", "b": "billion"}
+
+BEFORE = [
+    (r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,]*\d)", lambda m: m[1].replace(",", "")),
+    (rf"(?<!\d)({_YEAR})[-/](0?[1-9]|1[0-2])[-/](0?[1-9]|[12]\d|3[01])(?!\d)", lambda m: _date(m[2], m[3], m[1])),
+    (rf"(?<![\d/])(0?[1-9]|1[0-2])/(0?[1-9]|[12]\d|3[01])/({_YEAR})(?!\d)", lambda m: _date(m[1], m[2], m[3])),
+    (rf"\b({_MONTH})\.?\s(\d{{1,2}})(?:st|nd|rd|th)?,?\s({_YEAR})\b", lambda m: f"{_month(m[1])} {ordinal(m[2], 'en')}, {year(m[3], 'en')}"),
+    (rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?({_MONTH})\.?,?\s({_YEAR})\b", lambda m: f"{_month(m[2])} {ordinal(m[1], 'en')}, {year(m[3], 'en')}"),
+    (rf"\b({_MONTH})\.?\s(\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)", lambda m: f"{_month(m[1])} {ordinal(m[2], 'en')}"),
+    (rf"\b({_MONTH})\.?,?\s({_YEAR})\b", lambda m: f"{_month(m[1])} {year(m[2], 'en')}"),
+    (rf"\b({_YEAR}){_DASH}({_YEAR})\b", lambda m: f"{year(m[1], 'en')} to {year(m[2], 'en')}"),
+    (r"\b((?:1[1-9]|20)\d)0s\b", lambda m: _plural(year(m[1] + "0", "en"))),
+    (r"(?<!\w)'?([2-9])0s\b", lambda m: _plural(cardinal(m[1] + "0", "en"))),
+    (rf"(?i:\b(in|since|by|from|until|till|of|year|circa|during|before|after|born|around|early|late|mid|summer|winter|spring|autumn|fall|©)[ -])({_YEAR})\b(?![.,]\d|%|\s?(?:{_UNIT})\b|\s(?:people|men|women|dollars|years|days))",
+     lambda m: f"{m[0][: -len(m[2])]}{year(m[2], 'en')}"),
+    (rf"\(({_YEAR})\)", lambda m: f"({year(m[1], 'en')})"),
+    (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", lambda m: _time(m)),
+    (r"(?<![\d:.])(\d+):(\d+)(?![\d:])", lambda m: f"{_n(m[1])} to {_n(m[2])}"),
+    (rf"({_MONEY})\s?(\d+)(?:\.(\d\d))?{_SCALE}(?![\d.]*\d)", lambda m: _money(m[1], m[2], m[3], m[4])),
+    (rf"({_MONEY})\s?({_NUMBER}){_SCALE}", lambda m: _money(m[1], m[2], None, m[3])),
+    (r"(?i:\b(call|dial|phone|extension|ext\.|code|PIN|zip)(?: number)? )(\d{3,})\b(?!\s(?:people|times|of))", lambda m: m[0][: -len(m[2])] + digits(m[2], "en")),
+    (r"\b24/7\b", lambda m: "twenty-four seven"),
+    (rf"(?<![\w.\-/])({_NUMBER})(\s?(?:%|{_UNIT}|[ap]\.?m\.?)?){_DASH}(?={_NUMBER}(?![\w./-]*-\d))", lambda m: f"{m[1]}{m[2]} to "),
+    (rf"(?<![\w.])({_NUMBER})\s?({_UNIT})\s?/\s?({_PER})(?![A-Za-z])", lambda m: f"{_unit(m[1], m[2])} per {PER[m[3]]}"),
+    (rf"(?<![\w.])({_NUMBER})\s?({_UNIT})(?![A-Za-z0-9²³'’])", lambda m: _unit(m[1], m[2])),
+    (r"(?<![\d.,])(0\d+)(?!\d*[.,:/]\d)", lambda m: digits(m[1], "en")),
+    (r"(?<![\d.,])(\d{11,})(?![\d.,]*\d)", lambda m: digits(m[1], "en")),
+    (r"(?<![\w.%)\]])[-−](?=\d)", lambda m: "minus "),
+    (r"\b(\d+)(?:st|nd|rd|th)\b", lambda m: ordinal(m[1], "en")),
+    (rf"\b({MONARCHS}) ([IVX]+)\b(?!')", lambda m: f"{m[1]} the {ordinal(str(roman(m[2])), 'en')}" if roman(m[2]) else m[0]),
+    (rf"\b((?:{NUMBERED}) )([IVXL]+)\b", lambda m: m[1] + _n(str(roman(m[2]))) if roman(m[2]) else m[0]),
+    (r"\b([A-Z][a-z]+ )(II|III|IV|VI{1,3}|IX|XI{1,3}|XIV|XV|XVI{0,3}|XIX|XX)\b", lambda m: m[1] + _n(str(roman(m[2])))),
+    (rf"(?<![\w.,:/$€£-])(\d{{4,}})(?![\w.,:/%-]*\d|[\w%/]|\s?(?:{_UNIT})\b)", lambda m: _n(m[1])),  # wetext takes it for a year
+    (r"\bNo\. ?(?=\d)", lambda m: "number "),
+    (r"[#№] ?(?=\d)", lambda m: "number "),
+    (r"(?<!\w)~\s?(?=\d)", lambda m: "about "),
+    (r"\be\.g\.", lambda m: "for example"),
+    (r"\bi\.e\.", lambda m: "that is"),
+    (rf"\b({'|'.join(ABBREVIATIONS)})\.(?=\s\S)", lambda m: ABBREVIATIONS[m[1]]),
+    (r"\betc\.(?=\s*$)", lambda m: "et cetera."),
+]  # fmt: skip
+
+AFTER = [
+    (rf"({_NUMBER})\s?%", lambda m: f"{_n(m[1])} percent"),
+    (r"\b(\d+) (\d+)/(\d+)\b", lambda m: f"{_n(m[1])} and {_fraction(m[2], m[3])}"),
+    (r"(?<![\d/.])(\d+)/(\d+)(?![\d/])", lambda m: _fraction(m[1], m[2])),
+    (r"(\d+)\s?\^\s?(\d+)", lambda m: f"{_n(m[1])} to the power of {_n(m[2])}"),
+    (r"(?<=[\w)])²", lambda m: " squared"),
+    (r"(?<=[\w)])³", lambda m: " cubed"),
+    (rf"(?<=\d)\s?[×x*]\s?(?={_NUMBER})", lambda m: " times "),
+    (r"(?<=[\d\w)])\s?×\s?(?=\w)", lambda m: " times "),
+    (r"\b(\d+)x\b", lambda m: f"{_n(m[1])} times"),
+    (r"\s?÷\s?", lambda m: " divided by "),
+    (r"\s?=\s?", lambda m: " equals "),
+    (r"\s?≠\s?", lambda m: " is not equal to "),
+    (r"\s?≥\s?", lambda m: " is at least "),
+    (r"\s?≤\s?", lambda m: " is at most "),
+    (r"\s?≈\s?", lambda m: " is about "),
+    (r"\s?±\s?", lambda m: " plus or minus "),
+    (r"(?<=[\w)])\s?>\s?(?=[\w(-])", lambda m: " is greater than "),
+    (r"(?<=[\w)])\s?<\s?(?=[\w(-])", lambda m: " is less than "),
+    (r"[Cc]\+\+", lambda m: "C plus plus"),
+    (r"\bC#", lambda m: "C sharp"),
+    (r"(?<=[\w)])\s?\+\s?(?=[\w(])", lambda m: " plus "),
+    (r"\+(?=\d)", lambda m: "plus "),
+    (r"\s?&\s?", lambda m: " and "),
+    (r"(?<=\w) @ (?=\w)", lambda m: " at "),
+    (r"(?<!\w)@(?=\w)", lambda m: "at "),
+    (r"\$", lambda m: " dollars "),
+    (r"€", lambda m: " euros "),
+    (r"£", lambda m: " pounds "),
+    (r"%", lambda m: " percent "),
+    (r"°", lambda m: " degrees "),
+    (r"(?<=[A-Za-z])(\d+)|(\d+)(?=[A-Za-z])", lambda m: f" {_n(m[0]) if len(m[0]) < 3 else digits(m[0], 'en')} "),
+    (rf"(?<![\d.]){_NUMBER}", lambda m: _n(m[0])),
+    (r"\d+", lambda m: digits(m[0], "en")),
+]  # fmt: skip
+
+
+def _n(number: str) -> str:
+    return cardinal(number, "en") or number
+
+
+def _plural(words: str | None) -> str:
+    if not words:
+        return ""
+    return words[:-1] + "ies" if words.endswith("y") else words + "s"
+
+
+def _month(name: str) -> str:
+    return next(month for month in MONTHS if month.startswith(name[:3]))
+
+
+def _date(month: str, day: str, year_number: str) -> str:
+    return f"{MONTHS[int(month) - 1]} {ordinal(str(int(day)), 'en')}, {year(year_number, 'en')}"
+
+
+def _time(m: re.Match) -> str:
+    hour, minute, second = str(int(m[1])), m[2], m[3]
+    after = m.string[m.end() :].lstrip()[:2].lower()
+    if minute == "00" and not second:
+        return _n(hour) if after in ("am", "pm", "a.", "p.", "o'") else f"{_n(hour)} o'clock"
+    words = f"{_n(hour)} " + (f"oh {_n(minute[1])}" if minute[0] == "0" else _n(minute))
+    return words + (f" and {_n(str(int(second)))} seconds" if second else "")
+
+
+def _money(sign: str, whole: str, cents: str | None, scale: str | None) -> str:
+    one, many, cent = CURRENCIES[sign]
+    if scale:
+        amount = f"{_n(whole if not cents else f'{whole}.{cents}')} {SCALES.get(scale[0].lower(), scale) if len(scale) < 4 else scale}"
+        return f"{amount} {many}"
+    words = f"{_n(whole)} {one if whole == '1' else many}"
+    if cents and int(cents):
+        if not cent:
+            return f"{_n(f'{whole}.{cents}')} {many}"
+        small = (
+            "pence" if cent == "penny" and cents != "01" else cent + ("" if cents == "01" or cent == "penny" else "s")
+        )
+        words = f"{words} and {_n(str(int(cents)))} {small}" if int(whole) else f"{_n(str(int(cents)))} {small}"
+    return words
+
+
+def _unit(number: str, sign: str) -> str:
+    one, many = UNITS[sign]
+    return f"{_n(number)} {one if number == '1' else many}"
+
+
+def _fraction(top: str, bottom: str) -> str:
+    a, b = int(top), int(bottom)
+    if not 1 < b <= 100 or a >= b:
+        return f"{_n(top)} over {_n(bottom)}"
+    part = {2: "half", 4: "quarter"}.get(b) or ordinal(bottom, "en") or ""
+    many = {"half": "halves"}.get(part, part + "s")
+    return f"{_n(top)} {part if a == 1 else many}"
+
+
+def tidy(text: str) -> str:
+    text = text.replace("“", '"').replace("”", '"').replace("‘", "'").replace("’", "'")
+    text = re.sub(r"\s+-+\s+|\s?[—–]\s?|\s?-{2,}\s?", ", ", text)
+    return re.sub(r" +([,.;:!?])", r"\1", re.sub(r" +", " ", text)).strip()

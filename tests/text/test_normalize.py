@@ -1,0 +1,229 @@
+"""Numbers, signs and addresses are said as a reader says them, with wetext and without."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cosy_engine.text.languages import detect
+from cosy_engine.text.numerals import zh_cardinal
+from cosy_engine.text.rules_zh import roman
+
+BOTH = {  # read alike with wetext and by the built-in rules
+    # decimals, versions, addresses are one token
+    "3.14元": "三点一四元",
+    "版本v2.5.1发布": "版本v二点五点一发布",
+    "访问www.example.com看看": "访问www点example点com看看",
+    "服务器192.168.1.1在线": "服务器一九二点一六八点一点一在线",
+    "写信到a.b@x.com吧": "写信到a点b艾特x点com吧",
+    "圆周率是3.14159，对": "圆周率是三点一四一五九，对",
+    # years, quantities, codes
+    "2022年12月29日": "二零二二年十二月二十九日",
+    "今天是2024-05-06": "今天是二零二四年五月六日",
+    "拨打119": "拨打幺幺九",
+    "手机13800138000": "手机幺三八零零幺三八零零零",
+    "电话010-12345678": "电话零幺零幺二三四五六七八",
+    "邮编100086": "邮编幺零零零八六",
+    "代号007": "代号零零七",
+    "1990年代": "一九九零年代",
+    # ranges are "to", a hyphen in a name is nothing
+    "上午9点-11点": "上午九点到十一点",
+    "需要3-5天": "需要三到五天",
+    "涨幅80%-90%": "涨幅百分之八十到百分之九十",
+    "2020-2024年": "二零二零到二零二四年",
+    "GPT-4.1和GPT-4o": "GPT四点一和GPT四o",
+    "Qwen2.5-0.5B模型": "Qwen二点五零点五B模型",
+    "温度-5度": "温度负五度",
+    # units and signs
+    "5ml，120mmHg": "五毫升，一百二十毫米汞柱",
+    "时速60km/h": "时速每小时六十公里",
+    "面积25m²": "面积二十五平方米",
+    "气温25.5℃": "气温二十五点五摄氏度",
+    "A/B测试": "A/B测试",
+    "100%正确": "百分之一百正确",
+    "1/2的概率": "二分之一的概率",
+    "价格￥99.9元": "价格九十九点九元",
+    "比分3-1": "比分三比一",
+    "下午3:30开会": "下午三点三十分开会",
+    "p<0.05时": "p小于零点零五时",
+    "C++和C#": "C加加和C sharp",
+    "第Ⅳ章和第IV章": "第四章和第四章",
+    "①苹果": "一苹果",
+    "1.苹果": "一、苹果",
+    # English
+    "Room 101 costs $25.50 per night.": "Room one hundred and one costs twenty-five dollars and fifty cents per night.",
+    "version 3.0.1": "version three point zero point one",
+    "3.14 is pi": "three point one four is pi",
+    "See www.example.com now.": "See www dot example dot com now.",
+    "The server 192.168.1.1 is up.": "The server one nine two dot one six eight dot one dot one is up.",
+    "call 911": "call nine one one",
+    "call 555-1234": "call five five five, one two three four",
+    "We open 9-11 and read pages 10-15.": "We open nine to eleven and read pages ten to fifteen.",
+    "On 2024-05-06 we met.": "On May sixth, twenty twenty-four we met.",
+    "In 1999 it was 007.": "In nineteen ninety-nine it was zero zero seven.",
+    "the 1990s": "the nineteen nineties",
+    "at 10:30 and 10:05": "at ten thirty and ten oh five",
+    "GPT-4.1 is out": "GPT four point one is out",
+    "Henry VIII and World War II": "Henry the eighth and World War two",
+    "50% off": "fifty percent off",
+    "-5 degrees": "minus five degrees",
+    "a dose of 5 ml at 120 mmHg": "a dose of five milliliters at one hundred and twenty millimeters of mercury",
+    "the 2nd and 21st": "the second and twenty-first",
+    "$3 million": "three million dollars",
+    "x² + 3 = 7": "x squared plus three equals seven",
+    # other languages keep their letters and are never read in English
+    "Bei 10 hoch 7 Metern … Fläche ändert sich": "Bei zehn hoch sieben Metern … Fläche ändert sich",
+    "Das kostet 1.234,50 €.": "Das kostet eintausendzweihundertvierunddreißig Euro fünfzig.",
+    "Am 3. Mai um 15:30 Uhr": "Am dritten Mai um fünfzehn Uhr dreißig",
+    "J'ai 21 ans, c'est l'été": "J'ai vingt et un ans, c'est l'été",
+    "Tengo 2 gatos y son las 3": "Tengo dos gatos y son las tres",
+    "Ho 3 gatti": "Ho tre gatti",
+    "У меня 3 кота и 1 000 рублей": "У меня три кота и одна тысяча рублей",
+    "あと3つ": "あと三つ",
+    "3시 30분": "세시 삼십분",
+    "Quiero 3 manzanas": "Quiero 3 manzanas",  # language unclear: left for the model
+    "नमस्ते 3": "नमस्ते 3",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", BOTH)
+def test_readings(normal, plain, text):
+    assert normal(text).text == BOTH[text]
+    assert plain(text).text == BOTH[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "readings"),
+    [
+        ("超过200项", {"超过两百项", "超过二百项"}),
+        ("28,000人", {"两万八千人", "二万八千人"}),
+        ("2350", {"two thousand, three hundred and fifty"}),
+        ("1,234,567 people were there", {"one million, two hundred and thirty-four thousand, five hundred and sixty-seven people were there"}),
+        ("3/4 cup", {"three quarters cup"}),
+    ],
+)  # fmt: skip
+def test_quantities_are_quantities(normal, plain, text, readings):
+    assert normal(text).text in readings
+    assert plain(text).text in readings
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("你好\r\n世界", "你好。\n世界"),
+        ("a\rb", "a b"),
+        ("zero\u200bwidth \ufeffmark", "zerowidth mark"),
+        ("no\u00a0break", "no break"),
+        ("ＡＢＣ is here", "ABC is here"),
+        ("don’t say “no”", 'don\'t say "no"'),
+        ("他说“你好”。", "他说“你好”。"),
+        ("Good 🎉 morning 👨‍👩‍👧!", "Good morning!"),
+        ("soft\u00adhyphen", "softhyphen"),
+        ("**bold** and `code`", "bold and code"),
+        ("中 文 有 空 格 and english words 混 合", "中文有空格and english words混合"),
+        ("two  words  中文", "two words中文"),
+        ("（括号）内容——破折号", "括号，内容，破折号"),
+        ("e\u0301te\u0301 e\u0301", "été é"),
+    ],
+)
+def test_odd_characters_are_cleaned_silently(normal, text, clean):
+    result = normal(text)
+    assert result.text == clean
+    assert not result.notes
+
+
+def test_lines_that_an_editor_broke_are_joined(normal):
+    wrapped = "This paragraph was wrapped by an editor at a fixed width and\ngoes on here.\nA new one."
+    assert normal(wrapped).text.split("\n") == [
+        "This paragraph was wrapped by an editor at a fixed width and goes on here.",
+        "A new one.",
+    ]
+    assert normal("苹果\n香蕉\n橙子").text == "苹果。\n香蕉。\n橙子"
+
+
+def test_the_active_backend_is_told(normal, plain):
+    pytest.importorskip("wetext")
+    assert normal.backend.startswith("wetext ")
+    assert plain.backend == "built-in rules"
+    assert any("wetext" in note for note in plain("我有3只猫").notes)
+    assert not normal("我有3只猫").notes
+
+
+def test_a_normaliser_that_loses_words_is_not_believed(normal, monkeypatch):
+    class Lossy:
+        def normalize(self, text):
+            return ""
+
+    monkeypatch.setattr(normal, "_wetext", (Lossy(), Lossy(), "0", None, None))
+    assert normal("他有3只猫").text == "他有三只猫"
+    assert normal("He has 3 cats").text == "He has three cats"
+
+
+def test_a_normaliser_that_raises_does_not_stop_the_text(normal, monkeypatch):
+    class Broken:
+        def normalize(self, text):
+            raise AssertionError
+
+    monkeypatch.setattr(normal, "_wetext", (Broken(), Broken(), "0", None, None))
+    assert normal("他有3只猫").text == "他有三只猫"
+
+
+def test_without_num2words_english_digits_are_left_for_the_model(plain, monkeypatch):
+    monkeypatch.setattr("cosy_engine.text.numerals._num2words", lambda: None)
+    assert plain("I have 3 cats").text == "I have 3 cats"
+    assert plain("我有3只猫").text == "我有三只猫"
+
+
+def test_languages_of_sentences_are_kept_apart(normal):
+    assert normal("我有3只猫。I have 3 cats.").text == "我有三只猫。I have three cats."
+
+
+@pytest.mark.parametrize(
+    ("n", "words"),
+    [(0, "零"), (10, "十"), (15, "十五"), (110, "一百一十"), (1010, "一千零一十"), (10010, "一万零一十"), (100086, "十万零八十六"),
+     (20240506, "二千零二十四万零五百零六"), (200000001, "二亿零一")],
+)  # fmt: skip
+def test_chinese_cardinals(n, words):
+    assert zh_cardinal(n) == words
+
+
+def test_roman_numerals_are_read_only_when_well_formed():
+    assert [roman(r) for r in ("IV", "XIX", "MCMXC", "IIII", "VX", "")] == [4, 19, 1990, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("今日はとても良い天気", "ja"), ("我爱の店", "zh"), ("안녕", "ko"), ("Привіт, їжак", "uk"), ("hello there", "en"), ("Guten Tag und danke", "de"),
+     ("le chat est là", "fr"), ("el gato y la luna", "es"), ("𠀀", "zh"), ("x", "en")],
+)  # fmt: skip
+def test_detection(text, language):
+    assert detect(text) == language
+
+
+SAFE = st.text(st.sampled_from("你好世界再见abcXYZ ñéß，。！ "), min_size=1, max_size=60)
+
+
+@settings(max_examples=200)
+@given(SAFE)
+def test_letters_are_never_changed(normal, text):
+    def letters(s):
+        return "".join(c for c in unicodedata.normalize("NFC", s) if unicodedata.category(c).startswith("L"))
+
+    assert letters(normal(text).text) == letters(text)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(
+        st.sampled_from(["你好", "3", "2024", "1.5", "-", "%", "：", "，", "点", "年", "a", "/", "007", "1,000"]),
+        max_size=12,
+    )
+)
+def test_no_digit_is_left_in_chinese(normal, plain, parts):
+    text = "好" + "".join(parts)
+    assert not re.search(r"\d", normal(text, "zh").text)
+    assert not re.search(r"\d", plain(text, "zh").text)
