@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,6 +18,7 @@ from cosy_engine.engine import Engine
 from cosy_engine.errors import ModelFilesError, ModeUnavailable
 from cosy_engine.flow import build_flow
 from cosy_engine.llm.bistream import Bistream
+from cosy_engine.llm.pool import DecodePool, RowPlan
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import Release, find_release
 from cosy_engine.model_files.weights import load_llm, load_strict, misfit, read_checkpoint, without_training_prefix
@@ -30,6 +32,8 @@ log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parent.parent
 MINIATURE = ROOT / "assets" / "miniature"
+ROW_POSITIONS, ROW_DRAWS = 2048, 1024
+STEPS_PER_LAUNCH = 4  # on a GPU: results travel once for so many tokens; a row that ends wastes as many steps at most
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -65,7 +69,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
         name=release.name,
         text=TextFrontend(tokenizer, release.spec, max_chars=config.max_text_chars),
         voices=voices,
-        stages_at=StageShelf(release, device).at,
+        stages_at=StageShelf(release, device, config.slots).at,
         config=config,
         device=describe_device(device),
         card=release.card,
@@ -92,20 +96,20 @@ def model_key(release: Release) -> str:
 class StageShelf:
     """The model at each precision: fp32 is read from the files, the others are made from it when first asked for."""
 
-    def __init__(self, release: Release, device: torch.device):
-        self.device = device
+    def __init__(self, release: Release, device: torch.device, rows: int):
+        self._rows = rows
         self._lock = threading.Lock()
-        self._ready = {"fp32": load_stages(release, device)}
+        self._ready = {"fp32": load_stages(release, device, rows)}
 
     def at(self, precision: str) -> Stages:
         with self._lock:
             if precision not in self._ready:
-                self._ready[precision] = at_precision(self._ready["fp32"], precision)
+                self._ready[precision] = at_precision(self._ready["fp32"], precision, self._rows)
             return self._ready[precision]
 
 
-def load_stages(release: Release, device: torch.device) -> Stages:
-    """The three models of a folder in fp32 on `device`, built without random initialisation."""
+def load_stages(release: Release, device: torch.device, rows: int) -> Stages:
+    """The three models of a folder in fp32 on `device`, built without random initialisation. rows: of the decode batch."""
     spec = release.spec
     with torch.device("meta"):
         lm, flow = SpeechLM(spec.llm), build_flow(spec.flow)
@@ -122,14 +126,31 @@ def load_stages(release: Release, device: torch.device) -> Stages:
         module.requires_grad_(False).eval().to(device)
     flow.finish_loading()
     vocoder.finish_loading()
-    return Stages(lm, flow, vocoder, Bistream, stretch, read_every=1 if device.type == "cpu" else 8)
+    return make_stages(lm, flow, vocoder, "fp32", rows)
 
 
-def at_precision(stages: Stages, precision: str) -> Stages:
+def at_precision(stages: Stages, precision: str, rows: int) -> Stages:
     """A copy of the stages with matrix weights in another precision."""
     dtype = DTYPES[precision]
     models = [copy.deepcopy(model).set_precision(dtype) for model in (stages.lm, stages.flow, stages.vocoder)]
-    return Stages(*models, Bistream, stretch, precision=precision, read_every=stages.read_every)
+    return make_stages(*models, precision, rows)
+
+
+def make_stages(lm: SpeechLM, flow: Any, vocoder: Any, precision: str, rows: int) -> Stages:
+    """Models with their decode batch of `rows` rows. A row has room for a reference of 30 s and 40 s of speech."""
+    steps = 1 if lm.device.type == "cpu" else STEPS_PER_LAUNCH
+    return Stages(
+        lm=lm,
+        pool=DecodePool(lm, rows, ROW_POSITIONS, ROW_DRAWS, steps=steps),
+        lone_pool=lambda plan: DecodePool(lm, 1, plan.positions, plan.max_tokens, steps=steps),
+        plan=RowPlan,
+        flow=flow,
+        vocoder=vocoder,
+        bistream=Bistream,
+        stretch=stretch,
+        precision=precision,
+        read_every=steps,
+    )
 
 
 def default_folder() -> Path:

@@ -75,39 +75,46 @@ class Vocoder(Protocol):
         ...
 
 
-class SpeechLM(Protocol):
-    """Text to speech tokens; see llm.speech_lm for the state."""
+class DecodePool(Protocol):
+    """Rows being decoded together; see llm.pool."""
 
-    spec: Any
-    device: Any
+    active: int
 
-    def prompt(self, text_ids: list[int], speech_ids: Tensor) -> Tensor:
-        """(L, D) input embeddings of one row."""
+    def fits(self, plan: Any) -> bool:
+        """Whether a row has room for the plan."""
         ...
 
-    def start(self, rows: int, positions: int, draws: int) -> Any:
-        """Decode state for `rows` rows."""
+    def admit(self, plan: Any) -> int | None:
+        """Prefill a free row and draw its first id; None when all rows are taken."""
         ...
 
-    def prefill(self, state: Any, row: int, inputs: Tensor, sampler: Any = None) -> None:
-        """Feed (L, D) to one row and draw its first id."""
+    def release(self, row: int) -> None:
+        """Free a row; its owner hears no more of it."""
         ...
 
-    def decode_step(self, state: Any, sampler: Any = None) -> None:
-        """One id for every row that has not ended."""
+    def launch(self) -> None:
+        """Send some decode steps for all rows."""
         ...
 
-    def read(self, state: Any, row: int) -> Any:
-        """Progress of one row on the host: tokens, done, stop_id, finite."""
+    def collect(self) -> dict[int, Any]:
+        """Progress of each row after the last launch."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """One model at one precision. bistream: makes the driver for text that arrives in pieces (llm.bistream.Bistream).
-    stretch: (M, F) mel and speed -> (M, int(F / speed)). read_every: decode steps between two looks at the device."""
+    """One model at one precision and tier.
 
-    lm: SpeechLM
+    lm: its spec, device and, for text in pieces, its steps. pool: the shared decode batch. lone_pool: makes a pool of one row of
+    a given size, for a request that does not fit. plan: makes what a pool admits (llm.pool.RowPlan). bistream: the driver
+    for text that arrives in pieces (llm.bistream.Bistream). stretch: (M, F) mel and speed -> (M, int(F / speed)).
+    read_every: decode steps between two looks at the device.
+    """
+
+    lm: Any
+    pool: DecodePool
+    lone_pool: Any
+    plan: Any
     flow: FlowDecoder
     vocoder: Vocoder
     bistream: Any

@@ -2,64 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import torch
 
+from cosy_engine.llm.pool import RowPlan
 from cosy_engine.scheduling.session import Job, SegmentJob
 from cosy_engine.stages import Stages
 from cosy_engine.types import Voice
 
-
-@dataclass
-class FakeState:
-    script: list[int]
-    limit: int
-    uniforms: torch.Tensor
-    count: int = 0
-    min_tokens: list = field(default_factory=lambda: [0])
-    max_tokens: list = field(default_factory=lambda: [0])
-    forbid_early: torch.Tensor = field(default_factory=lambda: torch.zeros(1, 200, dtype=torch.bool))
+SPEC = SimpleNamespace(
+    speech_tokens=100, silent_ids=(), max_silent_run=5, min_ratio=2.0, max_ratio=20.0, eos_id=100, fill_id=101
+)
 
 
-class FakeLM:
-    """Speaks `scripts[i]` at the i-th attempt (the last again afterwards); an Exception in a script is raised there."""
+class FakePool:
+    """Speaks `scripts[i]` at the i-th admission (the last again afterwards); an Exception in a script is raised there.
 
-    device = torch.device("cpu")
-    spec = SimpleNamespace(
-        speech_tokens=100, silent_ids=(), max_silent_run=5, min_ratio=2.0, max_ratio=20.0, eos_id=100, fill_id=101
-    )
+    One id for every row at a launch. plans: what was admitted.
+    """
 
     def __init__(self, *scripts):
-        self.scripts, self.attempts = scripts, 0
-        self.tables = []
-        self.alive = 0
+        self.scripts, self.plans, self.rows = scripts, [], {}
+        self.sent = []
 
-    def prompt(self, text_ids, speech_ids):
-        return torch.zeros(1 + len(text_ids) + len(speech_ids), 4)
+    @property
+    def active(self):
+        return len(self.rows)
 
-    def start(self, rows, positions, draws):
-        script = self.scripts[min(self.attempts, len(self.scripts) - 1)]
-        self.attempts += 1
-        return FakeState(list(script), draws, torch.zeros(1, draws, 2))
+    def fits(self, plan):
+        return True
 
-    def prefill(self, state, row, inputs, sampler=None):
-        self.tables.append(state.uniforms.clone())
-        self.decode_step(state)
+    def admit(self, plan):
+        row = next(i for i in range(99) if i not in self.rows)
+        self.rows[row] = [list(self.scripts[min(len(self.plans), len(self.scripts) - 1)]), 0, plan.max_tokens]
+        self.plans.append(plan)
+        return row
 
-    def decode_step(self, state, sampler=None):
-        if state.count < len(state.script) and isinstance(state.script[state.count], Exception):
-            raise state.script[state.count]
-        state.count += 1
+    def release(self, row):
+        del self.rows[row]
 
-    def read(self, state, row):
-        limit = min(state.count, state.limit)
-        tokens = state.script[:limit]
-        ended = state.count > len(state.script)
-        return SimpleNamespace(
-            tokens=tokens, done=ended or limit >= state.limit, stop_id=100 if ended else -1, finite=True
-        )
+    def launch(self):
+        for state in self.rows.values():
+            if state[1] < len(state[0]) and isinstance(state[0][state[1]], Exception):
+                raise state[0][state[1]]
+            state[1] += 1
+        self.sent = list(self.rows)
+
+    def collect(self):
+        found = {}
+        for row in self.sent:
+            if row in self.rows:
+                script, count, limit = self.rows[row]
+                ended = count > len(script)
+                tokens = script[: min(count, limit)]
+                found[row] = SimpleNamespace(
+                    tokens=tokens, done=ended or count >= limit, stop_id=100 if ended else -1, finite=True
+                )
+        return found
 
 
 class FakeFlow:
@@ -98,7 +98,14 @@ class FakeVocoder:
 
 def stages(*scripts) -> Stages:
     return Stages(
-        FakeLM(*scripts), FakeFlow(), FakeVocoder(), None, lambda mel, speed: mel[:, : int(mel.shape[1] / speed)]
+        lm=SimpleNamespace(device=torch.device("cpu"), spec=SPEC),
+        pool=FakePool(*scripts),
+        lone_pool=None,
+        plan=RowPlan,
+        flow=FakeFlow(),
+        vocoder=FakeVocoder(),
+        bistream=None,
+        stretch=lambda mel, speed: mel[:, : int(mel.shape[1] / speed)],
     )
 
 

@@ -114,8 +114,8 @@ def decoded_tokens(engine, job):
             pass
 
     session._renderer = lambda index, attempt: Sink()
-    for _ in session.steps():
-        pass
+    engine.worker.submit(session)
+    list(session.audio())
     spec = engine.spec.llm
     return SilenceLimiter(frozenset(spec.silent_ids), spec.max_silent_run).keep(taken)
 

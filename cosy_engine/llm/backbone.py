@@ -134,12 +134,15 @@ class Backbone(nn.Module):
         angle = torch.cat([angle, angle], dim=-1)[:, None]
         return angle.cos(), angle.sin()
 
-    def forward(self, x: Tensor, cache: KVCache | None = None, advance: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, cache: KVCache | None = None, advance: Tensor | None = None, context: int | None = None
+    ) -> Tensor:
         """x (B, T, D) fp32 at the next positions of each row -> (B, T, D) fp32.
 
         With a cache, row b continues at position cache.length[b], which then grows by T, or by T * advance[b] when a
         (B,) tensor of 0/1 is given: a row that has ended keeps writing over one spare position and does not move.
-        Without a cache, x is the whole sequence (causal), which is what training needs.
+        context: how many positions to look at, at least the longest row after this call; None takes the cache's own
+        count. Without a cache, x is the whole sequence (causal), which is what training needs.
         """
         rows, steps, _ = x.shape
         ahead = torch.arange(steps, device=x.device)
@@ -149,8 +152,9 @@ class Backbone(nn.Module):
                 x = layer(x, rotary, Past(None, causal=True))
             return self.norm(x)
         positions = cache.length[:, None] + ahead
-        cache.used += steps
-        context = min(cache.capacity, -(-cache.used // 64) * 64)  # steps of 64: few shapes, little masked work
+        if context is None:
+            cache.used += steps
+            context = min(cache.capacity, -(-cache.used // 64) * 64)  # steps of 64: few shapes, little masked work
         mask = torch.arange(context, device=x.device) <= positions[..., None]  # (B, T, S)
         mask = mask[:, None]
         rotary = self.rotary(positions)

@@ -46,5 +46,8 @@ class KVCache:
 
     def row(self, index: int) -> KVCache:
         """A view of one row; writes go to the same memory."""
-        at = slice(index, index + 1)
+        return self.rows(slice(index, index + 1))
+
+    def rows(self, at: slice) -> KVCache:
+        """A view of some rows."""
         return KVCache(self.keys[:, at], self.values[:, at], self.length[at], self.used)

@@ -141,24 +141,32 @@ class SpeechLM(nn.Module):
         )
 
     @torch.inference_mode()
-    def prefill(self, state: DecodeState, row: int, inputs: Tensor, sampler: Sampler | None = None) -> None:
+    def prefill(
+        self,
+        state: DecodeState,
+        row: int,
+        inputs: Tensor,
+        sampler: Sampler | None = None,
+        context: int | None = None,
+    ) -> None:
         """Feed inputs (L, D) to one row and draw its first id."""
-        hidden = self.feed(state, row, inputs)
+        hidden = self.feed(state, row, inputs, context)
         self._draw(_row(state, row), self.log_probs(hidden), sampler)
 
     @torch.inference_mode()
-    def feed(self, state: DecodeState, row: int, inputs: Tensor) -> Tensor:
+    def feed(self, state: DecodeState, row: int, inputs: Tensor, context: int | None = None) -> Tensor:
         """Feed inputs (L, D) to one row without drawing -> (1, D), the last hidden state."""
         cache = state.cache.row(row)
-        hidden = self.backbone(inputs[None], cache)[:, -1]
+        hidden = self.backbone(inputs[None], cache, context=context)[:, -1]
         state.cache.used = max(state.cache.used, cache.used)
         return hidden
 
     @torch.inference_mode()
-    def decode_step(self, state: DecodeState, sampler: Sampler | None = None) -> None:
-        """One id for every row that has not ended; no result reaches the host."""
+    def decode_step(self, state: DecodeState, sampler: Sampler | None = None, context: int | None = None) -> None:
+        """One id for every row that has not ended; no result reaches the host. context: see Backbone.forward."""
         active = ~state.done
-        hidden = self.backbone(self.embed_speech(state.token)[:, None], state.cache, advance=active.long())
+        inputs = self.embed_speech(state.token)[:, None]
+        hidden = self.backbone(inputs, state.cache, advance=active.long(), context=context)
         self._draw(state, self.log_probs(hidden[:, 0]), sampler)
 
     def _draw(self, state: DecodeState, log_probs: Tensor, sampler: Sampler | None) -> None:
@@ -195,10 +203,17 @@ class SpeechLM(nn.Module):
         return Progress(packed[4 : 4 + count], bool(done), stop_id, bool(finite))
 
 
+def first_rows(state: DecodeState, rows: int) -> DecodeState:
+    """The first `rows` rows as views of the same memory."""
+    return _rows(state, slice(0, rows))
+
+
 def _row(state: DecodeState, index: int) -> DecodeState:
-    """One row of every tensor as views."""
-    at = slice(index, index + 1)
+    """One row as views."""
+    return _rows(state, slice(index, index + 1))
+
+
+def _rows(state: DecodeState, at: slice) -> DecodeState:
     return DecodeState(
-        state.cache.row(index),
-        *(getattr(state, name)[at] for name in DecodeState.__slots__ if name != "cache"),
+        state.cache.rows(at), *(getattr(state, name)[at] for name in DecodeState.__slots__ if name != "cache")
     )

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 from cosy_engine.errors import GenerationFailed
 from cosy_engine.scheduling.guard import EMPTY, LOOP, TOO_LONG, Guard, SilenceLimiter
 from cosy_engine.scheduling.hop import HopPolicy
-from cosy_engine.stages import FlowPrompt, Stages
+from cosy_engine.stages import DecodePool, FlowPrompt, Stages
 from cosy_engine.types import AudioChunk, Voice, cpu_float
 
 REMEDY = {
@@ -26,6 +27,18 @@ REMEDY = {
     LOOP: "the model repeated itself",
     TOO_LONG: "the model did not come to an end within the length that the text allows",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Tokens:
+    """What a session yields to sleep until its row of a pool has been decoded further; it is sent the row's Progress."""
+
+    pool: DecodePool
+    row: int
+
+
+# A session's work: yields None where another may take its turn, or Tokens; returns what its caller needs.
+Steps = Generator[Tokens | None, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -142,7 +155,7 @@ class Session:
         return self.job.bistream and self._hungry and self._text.empty()
 
     @torch.inference_mode()
-    def steps(self) -> Iterator[None]:
+    def steps(self) -> Steps:
         """The work itself; yields wherever another request may take its turn."""
         self.started.set()
         device = self.stages.lm.device
@@ -159,7 +172,7 @@ class Session:
         finally:
             self._prompt = None
 
-    def _segment(self, index: int, segment: SegmentJob) -> Iterator[None]:
+    def _segment(self, index: int, segment: SegmentJob) -> Steps:
         start = self.cost.samples
         if segment.source_tokens is not None:
             render = self._renderer(index, 0)
@@ -176,7 +189,7 @@ class Session:
             {"text": segment.text, "start_s": start / rate, "end_s": self.cost.samples / rate, "tokens": tokens}
         )
 
-    def _spoken(self, index: int, segment: SegmentJob) -> Iterator[None]:
+    def _spoken(self, index: int, segment: SegmentJob) -> Steps:
         """Decode and render; one retry with another draw as long as nothing of the segment has been heard."""
         for attempt in (0, 1):
             render = self._renderer(index, attempt)
@@ -199,40 +212,42 @@ class Session:
             return len(tokens)
         raise AssertionError("unreachable")
 
-    def _decode(self, index: int, segment: SegmentJob, attempt: int, render: _Whole | _Stream) -> Iterator[None]:
+    def _decode(self, index: int, segment: SegmentJob, attempt: int, render: _Whole | _Stream) -> Steps:
         """Tokens of one attempt and what the guard says of them."""
-        lm, job = self.stages.lm, self.job
-        low, high = int(lm.spec.min_ratio * segment.limit_ids), int(lm.spec.max_ratio * segment.limit_ids)
+        spec, job, stages = self.stages.lm.spec, self.job, self.stages
+        limit = int(spec.max_ratio * segment.limit_ids)
+        plan = stages.plan(
+            text_ids=[*segment.prompt_ids, *segment.text_ids],
+            speech_ids=job.voice.tokens if job.llm_hears_reference else job.voice.tokens[:0],
+            uniforms=np.random.default_rng(_seed(job.seed, index, attempt)).random((limit, 2), np.float32),
+            min_tokens=int(spec.min_ratio * segment.limit_ids),
+            max_tokens=limit,
+            stops_early_forbidden=job.strict_min,
+        )
+        pool = stages.pool if stages.pool.fits(plan) else stages.lone_pool(plan)
         began = self.clock()
-        speech = job.voice.tokens if job.llm_hears_reference else job.voice.tokens[:0]
-        inputs = lm.prompt([*segment.prompt_ids, *segment.text_ids], speech)
-        state = lm.start(1, len(inputs) + high, high)
-        state.uniforms.copy_(self._uniforms(index, attempt, high))
-        state.min_tokens[0], state.max_tokens[0] = low, high
-        stop_ids = slice(lm.spec.speech_tokens, None if job.strict_min else lm.spec.speech_tokens + 1)
-        state.forbid_early[0, stop_ids] = True
-        lm.prefill(state, 0, inputs)
+        while (row := pool.admit(plan)) is None:
+            yield None
         self.cost.add("prefill", self.clock() - began)
-        seen = 0
-        while True:
-            began = self.clock()
-            progress = lm.read(state, 0)
-            self.cost.add("decode", self.clock() - began)
-            if not progress.finite:
-                raise GenerationFailed("the language model gave non-finite values: try precision fp32")
-            render.take(progress.tokens[seen:])
-            seen = len(progress.tokens)
-            if progress.done:
-                return progress.tokens, self.guard.verdict(progress.tokens, progress.stop_id >= 0)
-            if self.guard.looping(progress.tokens):
-                return progress.tokens, LOOP
-            yield
-            began = self.clock()
-            for _ in range(self.stages.read_every):
-                lm.decode_step(state)
-            self.cost.add("decode", self.clock() - began)
+        try:
+            began, seen = self.clock(), 0
+            while True:
+                progress = yield Tokens(pool, row)
+                now = self.clock()
+                self.cost.add("decode", now - began)
+                if not progress.finite:
+                    raise GenerationFailed("the language model gave non-finite values: try precision fp32")
+                render.take(progress.tokens[seen:])
+                seen = len(progress.tokens)
+                if progress.done:
+                    return progress.tokens, self.guard.verdict(progress.tokens, progress.stop_id >= 0)
+                if self.guard.looping(progress.tokens):
+                    return progress.tokens, LOOP
+                began = self.clock()
+        finally:
+            pool.release(row)
 
-    def _bistream(self) -> Iterator[None]:
+    def _bistream(self) -> Steps:
         """Text in pieces: one segment whose ids come from `push_text`."""
         lm, job = self.stages.lm, self.job
         segment = job.segments[0]
@@ -291,11 +306,6 @@ class Session:
             if item is None:
                 return
             yield item
-
-    def _uniforms(self, index: int, attempt: int, count: int) -> Tensor:
-        """(1, count, 2) draws of one attempt at one segment."""
-        table = np.random.default_rng(_seed(self.job.seed, index, attempt)).random((1, count, 2), np.float32)
-        return torch.from_numpy(table)
 
     def _renderer(self, index: int, attempt: int) -> _Whole | _Stream:
         return (_Stream if self.job.stream else _Whole)(self, index, _seed(self.job.seed, index, attempt))

@@ -1,6 +1,8 @@
-"""The one thread that drives the device: sessions take turns step by step, an error goes to its own session.
+"""The one thread that drives the device: rows of all requests are decoded together, rendering takes turns.
 
-It sleeps on a condition while nothing can run; there is no polling.
+One turn: read what the last launch decoded, send the next launch, then let each session work on its new tokens, so
+that the device decodes while chunks are rendered. The thread sleeps on a condition while nothing can run. An error goes
+to the session it belongs to.
 """
 
 from __future__ import annotations
@@ -8,10 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 from cosy_engine.errors import Busy, Cancelled, CosyError, GenerationFailed
-from cosy_engine.scheduling.session import Session
+from cosy_engine.scheduling.session import Session, Steps, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +26,7 @@ class Worker:
         self.slots, self.queue = slots, queue
         self._changed = threading.Condition()
         self._waiting: deque[Session] = deque()
-        self._running: dict[Session, Iterator[None]] = {}
+        self._running: dict[Session, _Turn] = {}
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="cosy-worker", daemon=True)
         self._thread.start()
@@ -72,26 +75,50 @@ class Worker:
                     if self._closing and not self._running and not self._waiting:
                         return
                     self._changed.wait()
-            for session in ready:
-                self._step(session)
-            del session, ready  # while sleeping, this thread keeps no finished request alive
+            self._turn(ready)
+            del ready  # while sleeping, this thread keeps no finished request alive
 
     def _admit(self) -> list[Session]:
-        """Fill free slots and name the sessions that can take a step. Called with the lock held."""
+        """Fill free slots and name the sessions that have something to do. Called with the lock held."""
         for session in [s for s in self._waiting if s.cancelled.is_set()]:
             self._waiting.remove(session)
             session.fail(Cancelled("stopped while waiting"))
         while self._waiting and len(self._running) < self.slots:
             session = self._waiting.popleft()
-            self._running[session] = session.steps()
+            self._running[session] = _Turn(session.steps())
         return [s for s in self._running if s.cancelled.is_set() or not s.waiting()]
 
-    def _step(self, session: Session) -> None:
-        steps = self._running[session]
+    def _turn(self, ready: list[Session]) -> None:
+        pools: dict[Any, dict[int, Any]] = {}
+        for session in ready:
+            wants = self._running[session].wants
+            if wants is not None and wants.pool not in pools:
+                pools[wants.pool] = self._advance(wants.pool)
+        for session in ready:
+            wants = self._running[session].wants
+            if session.cancelled.is_set() or wants is None:
+                self._step(session, None)
+            elif isinstance(results := pools[wants.pool], Exception):
+                self._step(session, results)
+            elif wants.row in results:
+                self._step(session, results[wants.row])
+
+    def _advance(self, pool: Any) -> dict[int, Any] | Exception:
+        """Results of the last launch, with the next one on its way. A failure is every row's."""
+        try:
+            results = pool.collect()
+            pool.launch()
+            return results
+        except Exception as error:
+            log.exception("the decode batch failed")
+            return error
+
+    def _step(self, session: Session, news: Any) -> None:
+        turn = self._running[session]
         try:
             if session.cancelled.is_set():
                 raise Cancelled("stopped")
-            next(steps)
+            turn.wants = turn.steps.throw(news) if isinstance(news, Exception) else turn.steps.send(news)
         except StopIteration:
             self._leave(session)
             session.end()
@@ -106,7 +133,15 @@ class Worker:
             )
 
     def _leave(self, session: Session) -> None:
-        """Close the session's generator, which drops every tensor it holds."""
+        """Close the session's generator, which drops every tensor it holds and gives its row back."""
         with self._changed:
-            steps = self._running.pop(session)
-        steps.close()
+            turn = self._running.pop(session)
+        turn.steps.close()
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A running session. wants: the row it waits for; None when it can go on."""
+
+    steps: Steps
+    wants: Tokens | None = None

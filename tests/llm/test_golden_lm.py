@@ -121,8 +121,8 @@ def test_bistream_feeds_and_yields_what_the_official_model_does(version, case):
     fed, outputs = [], []
     backbone = lm.backbone.forward
 
-    def recording(x, cache=None, advance=None):
-        hidden = backbone(x, cache, advance)
+    def recording(x, cache=None, advance=None, context=None):
+        hidden = backbone(x, cache, advance, context)
         fed.append(x[0].clone())
         outputs.append(lm.log_probs(hidden[0, -1]))
         return hidden

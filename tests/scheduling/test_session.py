@@ -7,7 +7,6 @@ import weakref
 
 import numpy as np
 import pytest
-import torch
 
 from cosy_engine.errors import Busy, Cancelled, GenerationFailed
 from cosy_engine.scheduling.guard import LOOP, Guard, SilenceLimiter
@@ -72,7 +71,8 @@ def test_a_loop_is_spoken_again_with_another_draw_and_reported(worker):
     session, chunks = run(worker, fakes.job("a" * 50), stages)
     assert len(joined(chunks)) == 960 * len(SPEECH)
     assert session.cost.retries == 1 and "another draw" in session.cost.notes[0]
-    assert not torch.equal(stages.lm.tables[0], stages.lm.tables[1])
+    first, second = (plan.uniforms for plan in stages.pool.plans)
+    assert not np.array_equal(first, second)
 
 
 def test_what_was_heard_already_is_cut_not_repeated(worker):
@@ -99,8 +99,8 @@ def test_same_seed_same_draws_and_other_seed_other_draws(worker):
     for seed in (7, 7, 8):
         stages = fakes.stages(SPEECH)
         run(worker, fakes.job("a" * 50, seed=seed), stages)
-        tables.append(stages.lm.tables[0])
-    assert torch.equal(tables[0], tables[1]) and not torch.equal(tables[0], tables[2])
+        tables.append(stages.pool.plans[0].uniforms)
+    assert np.array_equal(tables[0], tables[1]) and not np.array_equal(tables[0], tables[2])
 
 
 def test_an_error_reaches_its_own_user_only(worker):
@@ -141,7 +141,7 @@ def test_a_full_queue_refuses_and_a_cancelled_place_is_freed():
     worker = Worker(slots=1, queue=1)
     gate = threading.Event()
     stages = fakes.stages(SPEECH)
-    stages.lm.decode_step = lambda state, sampler=None: gate.wait(5)
+    stages.pool.launch = lambda: gate.wait(5)
     try:
         first, second, third = (Session(fakes.job("a" * 50), stages, clock) for _ in range(3))
         worker.submit(first)
