@@ -24,7 +24,7 @@ WORDS = {
     "narrow_band": "nothing above 4 kHz, as on a telephone: the output will sound dull",
     "ends_in_speech": "breaks off while the voice speaks: the last word may leak into the output",
 }
-BAD = ("no_speech", "clipped")
+NARROW_SHARE = 5e-4  # of the energy above 4.3 kHz: full-band speech has 5e-3 or more, a telephone at most 1.5e-4
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def describe(clip: Clip) -> ClipReport:
         "noisy": bool(spans) and numbers["level_dbfs"] - numbers["noise_dbfs"] < 15,
         "quiet": numbers["level_dbfs"] < -40,
         "low_rate": clip.rate_hz < 16000,
-        "narrow_band": clip.rate_hz >= 16000 and _share_above(samples, clip.rate_hz, 4000) < 1e-6,
+        "narrow_band": clip.rate_hz >= 16000 and _share_above(samples, clip.rate_hz, 4300) < NARROW_SHARE,
         "short": clip.seconds < 3,
         "long": clip.seconds > 10,
         "little_speech": bool(spans) and numbers["speech_share"] < 0.4,

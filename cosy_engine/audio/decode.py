@@ -106,7 +106,9 @@ def _by_av(data: bytes, name: str, max_s: float) -> Decoded:
         with av.open(io.BytesIO(data), options={"format_whitelist": FORMATS}) as container:
             if not container.streams.audio:
                 raise ReferenceUnreadable(f"{name} has no sound track: choose another file")
-            stream = container.streams.audio[0]
+            stream = next((s for s in container.streams.audio if s.codec_context), None)
+            if stream is None:
+                raise ReferenceUnreadable(f"{name} has sound in an unknown encoding: {CONVERT}")
             rate_hz, channels = stream.codec_context.sample_rate, stream.codec_context.channels
             blocks, failed = _gathered(_av_blocks(container, stream, rate_hz), rate_hz, channels, name, max_s)
     except av.FFmpegError as error:

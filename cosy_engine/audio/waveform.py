@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from cosy_engine.audio.decode import MAX_BYTES, MAX_S, Decoded, check_size, decode, read_bytes
-from cosy_engine.audio.window import best_window, end_at_pause
 from cosy_engine.errors import ReferenceSilent, ReferenceTooShort, ReferenceUnreadable
 from cosy_engine.types import Clip, to_int16
 
@@ -21,11 +20,10 @@ SILENT_PEAK = 1e-3  # -60 dBFS: below, there is at most noise
 DEAD_CHANNEL = 10 ** (-50 / 20)  # against the loudest channel
 CANCELLED = 0.3  # a mean that is this much weaker than its channels has lost the voice (inverted phase)
 DC_OFFSET = 0.01
+OVERSHOOT = 1.1  # lossy codecs exceed full scale by a little; that is no news
 BAD_SHARE = 0.01  # of samples that are no numbers
 LOW_RATE_HZ = 16000
 RATE_GRID_HZ = 25  # odd rates are taken as the nearest multiple: 0.1 % of pitch at most, and filters stay small
-
-__all__ = ["best_window", "end_at_pause", "read_clip", "write_wav"]
 
 
 def read_clip(
@@ -91,7 +89,8 @@ def _clip(decoded: Decoded, name: str, min_s: float) -> Clip:
         raise ReferenceSilent(f"{name} is silent: check the microphone or choose another clip")
     if peak > 1.0:
         samples = samples / np.float32(peak)
-        notes.append(f"the level exceeded full scale ({peak:.1f}) and was scaled down")
+        if peak > OVERSHOOT:
+            notes.append(f"the level exceeded full scale ({peak:.1f}) and was scaled down")
     if rate_hz < LOW_RATE_HZ:
         notes.append(
             f"the clip has {rate_hz} Hz: the voice will sound dull, as on a telephone; 16000 Hz or more is better"

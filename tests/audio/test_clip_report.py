@@ -1,0 +1,62 @@
+"""The card says what is good and bad about a clip before anything is generated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cosy_engine.audio.clip_report import WORDS, describe, transcript_note
+from cosy_engine.audio.features import resample
+from cosy_engine.audio.waveform import read_clip
+
+TRANSCRIPTS = json.loads((Path(__file__).parent / "speech.json").read_text(encoding="utf-8"))
+
+
+def test_good_speech_is_good(speech):
+    report = describe(speech[0])
+    assert report.verdicts == ("good",)
+    assert report.seconds == pytest.approx(4.3, abs=0.1)
+    assert report.speech_share > 0.8
+    assert -30 < report.level_dbfs < -15
+    assert report.clipping_share == 0.0
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda x: x * 0.01, "quiet"),
+        (lambda x: np.clip(x * 15, -1, 1), "clipped"),
+        (lambda x: x + 0.08 * np.random.default_rng(0).standard_normal(len(x)).astype(np.float32), "noisy"),
+        (lambda x: x[:24000], "short"),
+        (lambda x: np.tile(x, 3), "long"),
+        (lambda x: np.concatenate([x, np.zeros(8 * 24000, np.float32)]), "little_speech"),
+        (lambda x: resample(resample(torch.from_numpy(x), 24000, 7500), 7500, 24000).numpy(), "narrow_band"),
+        (lambda x: x[: int(2.9 * 24000)], "ends_in_speech"),
+    ],
+)
+def test_each_fault_has_its_verdict(speech, change, code):
+    report = describe(read_clip((24000, change(speech[0].samples))))
+    assert code in report.verdicts
+    assert WORDS[code] in report.words
+
+
+def test_a_telephone_clip_and_a_tone_have_their_verdicts(speech):
+    phone = resample(torch.from_numpy(speech[0].samples), 24000, 8000).numpy()
+    assert "low_rate" in describe(read_clip((8000, phone))).verdicts
+    hum = (0.3 * np.sin(2 * np.pi * 50 * np.arange(96000) / 24000)).astype(np.float32)
+    assert "no_speech" in describe(read_clip((24000, hum))).verdicts
+
+
+def test_a_transcript_of_another_clip_is_noticed(speech):
+    for i, clip in enumerate(speech):
+        speech_s = describe(clip).speech_s
+        own = TRANSCRIPTS[f"speech_{i}"]
+        assert transcript_note(own, speech_s) is None
+        assert "does not seem to belong" in transcript_note(own * 3, speech_s)
+    assert transcript_note("希望你以后能够做的比我还好呦。", 3.5) is None
+    assert transcript_note("好", 3.5)
+    assert transcript_note("", 3.5) is None
