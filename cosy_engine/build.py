@@ -6,11 +6,16 @@ import copy
 import logging
 import os
 import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from cosy_engine.accel.buckets import ROWS, round_up
+from cosy_engine.accel.decode_graph import GraphDecode
+from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.audio.speaker_encoder import SpeakerEncoder
 from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
 from cosy_engine.audio.voice import VoiceEncoder
@@ -22,7 +27,7 @@ from cosy_engine.llm.pool import DecodePool, RowPlan
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import Release, find_release
 from cosy_engine.model_files.weights import load_llm, load_strict, misfit, read_checkpoint, without_training_prefix
-from cosy_engine.settings.engine_config import PRECISIONS, EngineConfig
+from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
 from cosy_engine.stages import Stages
 from cosy_engine.text.frontend import TextFrontend
 from cosy_engine.text.tokenizer import TextTokenizer
@@ -46,9 +51,10 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     """
     config = config or EngineConfig(**options)
     device = pick_device(config.device)
-    missing = unavailable_precisions(device)
-    if config.precision in missing:
-        raise ModeUnavailable(f"precision {config.precision} is not available here: {missing[config.precision]}")
+    missing = unavailable_here(device)
+    for name in (config.precision, config.tier):
+        if name in missing:
+            raise ModeUnavailable(f"{name} is not available here: {missing[name]}")
     release = find_release(Path(model) if model else default_folder(), config.llm_weights)
     # TF32 would round fp32 matrix products to 10 bits; "fp32" here means fp32.
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -64,17 +70,18 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     voices = VoiceEncoder(
         speech_tokenizer, speaker_encoder, release.spec.mel, model_key(release), cache_bytes=config.voice_cache_bytes
     )
+    tiers = available_tiers(device)
+    shelf = StageShelf(load_models(release, device), row_bucket(config.slots), tiers)
     engine = Engine(
         spec=release.spec,
         name=release.name,
         text=TextFrontend(tokenizer, release.spec, max_chars=config.max_text_chars),
         voices=voices,
-        stages_at=StageShelf(release, device, config.slots).at,
+        shelf=shelf,
         config=config,
         device=describe_device(device),
         card=release.card,
         unavailable=missing,
-        stored={},
     )
     log.info(
         "%s from %s on %s, front end on %s, text by %s",
@@ -87,6 +94,16 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     return engine
 
 
+def available_tiers(device: torch.device) -> tuple[str, ...]:
+    """Tiers that this device can run, plainest first."""
+    return TIERS if device.type == "cuda" else TIERS[:1]
+
+
+def row_bucket(slots: int) -> int:
+    """Rows of the decode batch: the next size that is worth capturing."""
+    return round_up(slots, ROWS) or slots
+
+
 def model_key(release: Release) -> str:
     """Names the networks that make a voice: voices made by one pair of files mean nothing to another."""
     sizes = [path.stat().st_size for path in (release.speech_tokenizer, release.speaker_encoder)]
@@ -94,61 +111,92 @@ def model_key(release: Release) -> str:
 
 
 class StageShelf:
-    """The model at each precision: fp32 is read from the files, the others are made from it when first asked for."""
+    """The model at each precision and tier: fp32 is read from the files, the others are made when first asked for.
 
-    def __init__(self, release: Release, device: torch.device, rows: int):
-        self._rows = rows
-        self._lock = threading.Lock()
-        self._ready = {"fp32": load_stages(release, device, rows)}
+    Tiers of one precision share its weights; each has its own decode batch.
+    """
 
-    def at(self, precision: str) -> Stages:
+    def __init__(self, models: Models, rows: int, tiers: tuple[str, ...]):
+        self.rows, self.tiers = rows, tiers
+        self._lock = threading.RLock()
+        self._models = {"fp32": models}
+        self._ready: dict[tuple[str, str], Stages] = {}
+
+    def models(self, precision: str) -> Models:
         with self._lock:
-            if precision not in self._ready:
-                self._ready[precision] = at_precision(self._ready["fp32"], precision, self._rows)
-            return self._ready[precision]
+            if precision not in self._models:
+                self._models[precision] = self._models["fp32"].at(precision)
+            return self._models[precision]
+
+    def at(self, precision: str, tier: str) -> Stages:
+        with self._lock:
+            key = precision, tier
+            if key not in self._ready:
+                self._ready[key] = make_stages(self.models(precision), precision, tier, self.rows)
+            return self._ready[key]
+
+    def chores(self, precision: str, tier: str) -> Iterator[Callable[[], None]]:
+        """The work of warming up, in pieces that the worker does between requests."""
+        decoder = getattr(self.at(precision, tier).pool, "step", None)
+        if isinstance(decoder, GraphDecode):
+            yield from decoder.captures()
 
 
-def load_stages(release: Release, device: torch.device, rows: int) -> Stages:
-    """The three models of a folder in fp32 on `device`, built without random initialisation. rows: of the decode batch."""
+@dataclass(frozen=True, eq=False)
+class Models:
+    """The three networks at one precision, on their device, ready for inference."""
+
+    lm: SpeechLM
+    flow: Any
+    vocoder: Any
+
+    def at(self, precision: str) -> Models:
+        """A copy with matrix weights in another precision."""
+        return Models(*(copy.deepcopy(m).set_precision(DTYPES[precision]) for m in (self.lm, self.flow, self.vocoder)))
+
+    @classmethod
+    def ready(cls, lm: SpeechLM, flow: Any, vocoder: Any, device: torch.device) -> Models:
+        """To the device and out of training."""
+        for module in (lm, flow, vocoder):
+            module.requires_grad_(False).eval().to(device)
+        flow.finish_loading()
+        vocoder.finish_loading()
+        return cls(lm, flow, vocoder)
+
+
+def load_models(release: Release, device: torch.device) -> Models:
+    """The three models of a folder in fp32 on `device`, built without random initialisation."""
     spec = release.spec
     with torch.device("meta"):
-        lm, flow = SpeechLM(spec.llm), build_flow(spec.flow)
+        lm, flow, vocoder = SpeechLM(spec.llm), build_flow(spec.flow), build_vocoder(spec.vocoder)
     load_llm(lm, read_checkpoint(release.llm), release.llm.name)
     load_strict(flow, read_checkpoint(release.flow), release.flow.name)
-    with torch.device("meta"):
-        vocoder = build_vocoder(spec.vocoder)
     state = without_training_prefix(read_checkpoint(release.hift))
     try:
         vocoder.load_published(state)
     except (RuntimeError, KeyError) as error:
         raise ModelFilesError(misfit(release.hift.name, str(error))) from error
-    for module in (lm, flow, vocoder):
-        module.requires_grad_(False).eval().to(device)
-    flow.finish_loading()
-    vocoder.finish_loading()
-    return make_stages(lm, flow, vocoder, "fp32", rows)
+    return Models.ready(lm, flow, vocoder, device)
 
 
-def at_precision(stages: Stages, precision: str, rows: int) -> Stages:
-    """A copy of the stages with matrix weights in another precision."""
-    dtype = DTYPES[precision]
-    models = [copy.deepcopy(model).set_precision(dtype) for model in (stages.lm, stages.flow, stages.vocoder)]
-    return make_stages(*models, precision, rows)
-
-
-def make_stages(lm: SpeechLM, flow: Any, vocoder: Any, precision: str, rows: int) -> Stages:
-    """Models with their decode batch of `rows` rows. A row has room for a reference of 30 s and 40 s of speech."""
+def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
+    """Models with a decode batch of `rows` rows. A row has room for a reference of 30 s and 40 s of speech."""
+    lm = models.lm
     steps = 1 if lm.device.type == "cpu" else STEPS_PER_LAUNCH
+    pool = DecodePool(lm, rows, ROW_POSITIONS, ROW_DRAWS, steps=steps)
+    if tier == "graph":
+        pool.step = GraphDecode(TorchStep(lm, ROW_POSITIONS), pool.state, rows)
     return Stages(
         lm=lm,
-        pool=DecodePool(lm, rows, ROW_POSITIONS, ROW_DRAWS, steps=steps),
+        pool=pool,
         lone_pool=lambda plan: DecodePool(lm, 1, plan.positions, plan.max_tokens, steps=steps),
         plan=RowPlan,
-        flow=flow,
-        vocoder=vocoder,
+        flow=models.flow,
+        vocoder=models.vocoder,
         bistream=Bistream,
         stretch=stretch,
         precision=precision,
+        tier=tier,
         read_every=steps,
     )
 
@@ -183,13 +231,16 @@ def pick_device(wanted: str) -> torch.device:
     return device
 
 
-def unavailable_precisions(device: torch.device) -> dict[str, str]:
-    """Precision -> why it cannot be used on this device."""
+def unavailable_here(device: torch.device) -> dict[str, str]:
+    """Precision or tier -> why it cannot be used on this device."""
     if device.type == "cuda":
         if torch.cuda.is_bf16_supported(including_emulation=False):
             return {}
         return {"bf16": "this GPU has no bfloat16 arithmetic (compute capability 8.0 or later is needed)"}
-    return {"fp16": "CPUs compute half precision slower than fp32; a CUDA GPU is needed"}
+    return {
+        "fp16": "CPUs compute half precision slower than fp32; a CUDA GPU is needed",
+        "graph": "CUDA Graphs need a CUDA GPU; this machine runs on its CPU",
+    }
 
 
 def describe_device(device: torch.device) -> str:

@@ -19,7 +19,7 @@ from cosy_engine.audio.window import best_window
 from cosy_engine.errors import Cancelled, CosyError, InputMissing, ModeUnavailable, ReferenceTooLong, SettingInvalid
 from cosy_engine.scheduling.session import Job, SegmentJob, Session
 from cosy_engine.scheduling.worker import Worker
-from cosy_engine.settings.engine_config import PRECISIONS, EngineConfig
+from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
 from cosy_engine.settings.model_spec import ModelSpec
 from cosy_engine.settings.modes import MODES, OPTIONAL_INPUTS, Mode
 from cosy_engine.text.frontend import TextFrontend
@@ -83,20 +83,25 @@ class Engine:
         name: str,
         text: TextFrontend,
         voices: VoiceEncoder,
-        stages_at: Any,
+        shelf: Any,
         config: EngineConfig,
         device: str,
         card: dict[str, Any],
         unavailable: dict[str, str],
-        stored: dict[str, Voice],
     ):
         self.spec, self.name, self.card = spec, name, card
         self.text, self.voices, self.config, self.device = text, voices, config, device
-        self.unavailable = unavailable  # precision -> why it cannot run here
-        self.stored = stored  # voices that came with the model folder
-        self._stages_at = stages_at
+        self.unavailable = unavailable  # precision or tier -> why it cannot run here
+        self.tier = shelf.tiers[-1] if config.tier == "auto" else config.tier
+        self.shelf = shelf
         self.clock = time.perf_counter
         self.worker = Worker(config.slots, config.queue)
+        if config.warm_up:
+            self.worker.add_chores(shelf.chores(config.precision, self.tier))
+
+    def warm_up_progress(self) -> tuple[int, int]:
+        """(pieces done, pieces in all); equal when warm, also where there was nothing to do."""
+        return self.worker.chores_total - self.worker.chores_left, self.worker.chores_total
 
     # What callers use
 
@@ -107,7 +112,7 @@ class Engine:
         """
         began = self.clock()
         job, notes = self._job(request)
-        stages = self._stages_at(request.precision or self.config.precision)
+        stages = self.shelf.at(request.precision or self.config.precision, request.tier or self.tier)
         session = Session(job, stages, self.clock)
         speech = Speech(self, session, request, notes, began)
         self.worker.submit(session)
@@ -198,11 +203,14 @@ class Engine:
             raise SettingInvalid("speed is not available in streaming: set it to 1, or switch streaming off")
         if request.seed is not None and not (isinstance(request.seed, int) and 0 <= request.seed < 2**32):
             raise SettingInvalid(f"seed {request.seed} is out of range: choose a whole number from 0 to {2**32 - 1}")
-        precision = request.precision or self.config.precision
-        if precision not in PRECISIONS:
-            raise SettingInvalid(f"unknown precision {precision!r}: choose one of {', '.join(PRECISIONS)}")
-        if precision in self.unavailable:
-            raise ModeUnavailable(f"{precision} is not available here: {self.unavailable[precision]}")
+        for name, chosen, known in (
+            ("precision", request.precision or self.config.precision, PRECISIONS),
+            ("tier", request.tier or self.tier, TIERS),
+        ):
+            if chosen not in known:
+                raise SettingInvalid(f"unknown {name} {chosen!r}: choose one of {', '.join(known)}")
+            if chosen in self.unavailable:
+                raise ModeUnavailable(f"{name} {chosen} is not available here: {self.unavailable[chosen]}")
 
     def _voice(self, reference: Any, transcript: str, keep_whole: bool = False) -> tuple[Voice, list[str]]:
         """keep_whole: the transcript describes the whole clip, so it must not be cut."""

@@ -63,6 +63,7 @@ class Request:
     speed: float = 1.0
     stream: bool = False
     precision: str | None = None  # None: the engine's default
+    tier: str | None = None  # likewise
     client: str = ""  # who asks; used for fairness only
 
 

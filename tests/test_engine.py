@@ -83,7 +83,7 @@ def test_streamed_audio_equals_one_block_masked_pass(engine):
     speech = engine.speak(request(stream=True))
     chunks = [chunk.samples for chunk in speech]
     assert len(chunks) > 1
-    stages = engine._stages_at("fp32")
+    stages = engine.shelf.at("fp32", "eager")
     whole = engine.speak_all(request())
     assert whole.report.tokens == speech.report.tokens  # same draws, however it is rendered
     job = engine._job(request())[0]
@@ -101,7 +101,7 @@ def decoded_tokens(engine, job):
     from cosy_engine.scheduling.guard import SilenceLimiter
     from cosy_engine.scheduling.session import Session
 
-    session = Session(job, engine._stages_at("fp32"), engine.clock)
+    session = Session(job, engine.shelf.at("fp32", "eager"), engine.clock)
     taken = []
 
     class Sink:
@@ -230,6 +230,8 @@ BAD = [
     (request(seed=1.5), SettingInvalid, "seed"),
     (request(precision="int4"), SettingInvalid, "fp32"),
     (request(precision="fp16"), ModeUnavailable, "CPU"),
+    (request(tier="graph"), ModeUnavailable, "CUDA"),
+    (request(tier="warp"), SettingInvalid, "eager"),
     (request(reference=b"not audio at all"), ReferenceUnreadable, "audio"),
     (request(reference=speechlike(0.2)), ReferenceTooShort, "0.20 s"),
     (request(reference=(24000, np.zeros(48000, np.float32))), ReferenceSilent, "silen"),

@@ -15,8 +15,17 @@ from cosy_engine.settings.model_spec import LlmSpec
 
 
 def matmul(x: Tensor, layer: nn.Linear) -> Tensor:
-    """x (..., D) fp32 through a linear layer of any precision -> fp32."""
-    return F.linear(x.to(layer.weight.dtype), layer.weight, layer.bias).float()
+    """x (..., D) fp32 through a linear layer of any precision -> fp32.
+
+    On a GPU half-precision products are also written in fp32, so that a large sum does not overflow fp16.
+    """
+    weight, bias = layer.weight, layer.bias
+    if weight.dtype == torch.float32 or not weight.is_cuda:
+        return F.linear(x.to(weight.dtype), weight, bias).float()
+    flat = torch.mm(x.reshape(-1, x.shape[-1]).to(weight.dtype), weight.T, out_dtype=torch.float32)
+    if bias is not None:
+        flat = flat + bias
+    return flat.view(*x.shape[:-1], -1)
 
 
 class RMSNorm(nn.Module):
@@ -45,12 +54,12 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor], past: Past) -> Tensor:
         """x (B, T, D), rotary (B, 1, T, head_dim) each -> (B, T, D); writes this call's keys and values to `past`."""
         rows, steps, _ = x.shape
-        x = x.to(self.q_proj.weight.dtype)
+        dtype = self.q_proj.weight.dtype
         split = (rows, steps, -1, self.head_dim)
-        query = rotate(self.q_proj(x).view(split).transpose(1, 2).float(), rotary)
-        key = rotate(self.k_proj(x).view(split).transpose(1, 2).float(), rotary)
-        value = self.v_proj(x).view(split).transpose(1, 2)
-        keys, values = past.append(key.to(value.dtype), value)
+        query = rotate(matmul(x, self.q_proj).view(split).transpose(1, 2), rotary)
+        key = rotate(matmul(x, self.k_proj).view(split).transpose(1, 2), rotary)
+        value = matmul(x, self.v_proj).view(split).transpose(1, 2).to(dtype)
+        keys, values = past.append(key.to(dtype), value)
         mixed = F.scaled_dot_product_attention(
             query.to(value.dtype), keys, values, attn_mask=past.mask, is_causal=past.causal, enable_gqa=True
         )

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from cosy_engine.settings.model_spec import SamplingSpec
 
+ID_BITS = 20  # of a sorting key; ids stay far below 2^20
+
 
 def nucleus(log_probs: Tensor, spec: SamplingSpec) -> tuple[Tensor, Tensor]:
     """Candidates of the first draw.
@@ -20,15 +22,19 @@ def nucleus(log_probs: Tensor, spec: SamplingSpec) -> tuple[Tensor, Tensor]:
     mass before the candidate has reached top_p; the candidate that crosses it stays. At least one is kept.
     """
     probs = torch.softmax(log_probs, dim=-1)
-    ordered, ids = probs.sort(dim=-1, descending=True, stable=True)
-    ordered, ids = ordered[:, : spec.top_k], ids[:, : spec.top_k]
+    # One integer key per id, probability first and then lower id: a top-k that is stable without sorting all of V.
+    # Non-negative floats order like their bits.
+    size = probs.shape[-1]
+    reverse = torch.arange(size - 1, -1, -1, device=probs.device)
+    keys = (probs.view(torch.int32).long() << ID_BITS) | reverse
+    top = keys.topk(min(spec.top_k, size), dim=-1).values
+    ids = size - 1 - (top & ((1 << ID_BITS) - 1))
+    ordered = probs.gather(1, ids)
     # Added one by one in fp32 as upstream does: a candidate exactly at top_p must fall on the same side.
-    before = torch.zeros_like(ordered[:, 0])
-    kept = []
-    for column in ordered.unbind(1):
-        kept.append(torch.where(before < spec.top_p, column, 0.0))
-        before = before + column
-    return ids, torch.stack(kept, dim=1)
+    before = [torch.zeros_like(ordered[:, 0])]
+    for column in ordered[:, :-1].unbind(1):
+        before.append(before[-1] + column)
+    return ids, torch.where(torch.stack(before, dim=1) < spec.top_p, ordered, 0.0)
 
 
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -169,6 +169,12 @@ class SpeechLM(nn.Module):
         hidden = self.backbone(inputs, state.cache, advance=active.long(), context=context)
         self._draw(state, self.log_probs(hidden[:, 0]), sampler)
 
+    def finish_step(self, state: DecodeState, rows: int, log_probs: Tensor) -> None:
+        """What follows the model in a step of the first `rows` rows: positions move, ids are drawn and recorded."""
+        some = first_rows(state, rows)
+        some.cache.length += (~some.done).long()
+        self._draw(some, log_probs, None)
+
     def _draw(self, state: DecodeState, log_probs: Tensor, sampler: Sampler | None) -> None:
         """Sample from (B, V) and record, all in place."""
         spec = self.spec

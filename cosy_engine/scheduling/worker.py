@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,8 @@ class Worker:
         self._changed = threading.Condition()
         self._waiting: deque[Session] = deque()
         self._running: dict[Session, _Turn] = {}
+        self._chores: deque[Callable[[], None]] = deque()
+        self.chores_total = 0
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="cosy-worker", daemon=True)
         self._thread.start()
@@ -50,6 +53,19 @@ class Worker:
         with self._changed:
             return self._waiting.index(session) + 1 if session in self._waiting else 0
 
+    def add_chores(self, chores: Iterable[Callable[[], None]]) -> None:
+        """Work for the device's own thread that may wait: one piece between two turns. A piece that fails is logged."""
+        chores = list(chores)
+        with self._changed:
+            self._chores.extend(chores)
+            self.chores_total += len(chores)
+            self._changed.notify()
+
+    @property
+    def chores_left(self) -> int:
+        """Pieces of work not yet done."""
+        return len(self._chores)
+
     def load(self) -> tuple[int, int]:
         """(running, waiting)."""
         with self._changed:
@@ -71,12 +87,16 @@ class Worker:
     def _loop(self) -> None:
         while True:
             with self._changed:
-                while not (ready := self._admit()):
+                while not (ready := self._admit()) and not self._chores:
                     if self._closing and not self._running and not self._waiting:
                         return
                     self._changed.wait()
+                if self._closing:
+                    self._chores.clear()
             self._turn(ready)
             del ready  # while sleeping, this thread keeps no finished request alive
+            if self._chores:
+                self._chore()
 
     def _admit(self) -> list[Session]:
         """Fill free slots and name the sessions that have something to do. Called with the lock held."""
@@ -102,6 +122,15 @@ class Worker:
                 self._step(session, results)
             elif wants.row in results:
                 self._step(session, results[wants.row])
+
+    def _chore(self) -> None:
+        try:
+            self._chores[0]()
+        except Exception:
+            log.exception("a piece of background work failed; requests go on without it")
+        with self._changed:
+            if self._chores:  # close() may have cleared them
+                self._chores.popleft()
 
     def _advance(self, pool: Any) -> dict[int, Any] | Exception:
         """Results of the last launch, with the next one on its way. A failure is every row's."""

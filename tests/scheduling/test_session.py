@@ -174,3 +174,19 @@ def test_silence_is_limited_over_chunk_borders():
     limiter = SilenceLimiter(frozenset({1, 2}), 5)
     kept = [token for piece in ([1, 2, 1], [2, 1, 1, 2], [9, 1]) for token in limiter.keep(piece)]
     assert kept == [1, 2, 1, 2, 1, 9, 1]
+
+
+def test_background_work_is_done_between_turns_and_harms_nobody_when_it_fails(worker):
+    done = []
+
+    def broken():
+        raise RuntimeError("no memory for this graph")
+
+    worker.add_chores([lambda: done.append(1), broken, lambda: done.append(2)])
+    _, chunks = run(worker, fakes.job("a" * 50), fakes.stages(SPEECH))
+    for _ in range(100):
+        if not worker.chores_left:
+            break
+        threading.Event().wait(0.01)
+    assert done == [1, 2] and worker.chores_total == 3
+    assert len(joined(chunks)) == 960 * len(SPEECH)

@@ -1,0 +1,71 @@
+"""Decode steps as captured graphs, one for each bucket of rows and context; the plain step where none fits yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from cosy_engine.accel.buckets import CONTEXTS, ROWS, round_up
+from cosy_engine.accel.graphs import Graph
+
+# What a step moves; saved and put back around a capture, whose warm-up really runs. Cached keys and values need no
+# saving: a step writes one position that the next real step writes again.
+MOVED = ("token", "step", "draw", "recent", "done", "stop_id", "finite", "out")
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What one capture cost."""
+
+    rows: int
+    context: int
+    seconds: float
+    bytes: int
+
+
+class GraphDecode:
+    """Callable like DecodePool's `step`. `captures()` lists the work of warming up; each item is one capture."""
+
+    def __init__(self, step: Callable[[object, int, int], None], state: object, rows: int):
+        self.step, self.state = step, state
+        self.rows = [bucket for bucket in ROWS if bucket <= rows]
+        capacity = state.cache.capacity
+        self.contexts = [bucket for bucket in CONTEXTS if bucket < capacity] or [capacity]
+        self.graphs: dict[tuple[int, int], Graph] = {}
+        self.replays = 0
+        self.captured: list[Captured] = []
+
+    def __call__(self, state: object, rows: int, context: int) -> None:
+        """Replay the smallest captured bucket that holds rows and context; else run the plain step."""
+        graph = self.graphs.get((round_up(rows, self.rows), round_up(context, self.contexts)))
+        if graph is None:
+            self.step(state, rows, context)
+            return
+        self.replays += 1
+        graph()
+
+    def captures(self) -> Iterator[Callable[[], None]]:
+        """One piece of work for each bucket, the most used first: one row, short contexts."""
+        for rows in self.rows:
+            for context in self.contexts:
+                yield lambda rows=rows, context=context: self.capture(rows, context)
+
+    @torch.inference_mode()
+    def capture(self, rows: int, context: int) -> None:
+        """Capture one bucket; rows that are being decoded are left as they were."""
+        torch.cuda.synchronize()  # nothing of another stream may still be using the state
+        began, before = time.perf_counter(), torch.cuda.memory_reserved()
+        tensors = [getattr(self.state, name) for name in MOVED] + [self.state.cache.length]
+        kept = [tensor.clone() for tensor in tensors]
+        share = next(iter(self.graphs.values()), None)
+        graph = Graph(lambda: self.step(self.state, rows, context), share)
+        for tensor, old in zip(tensors, kept, strict=True):
+            tensor.copy_(old)
+        torch.cuda.synchronize()
+        self.graphs[rows, context] = graph
+        self.captured.append(
+            Captured(rows, context, time.perf_counter() - began, torch.cuda.memory_reserved() - before)
+        )

@@ -1,0 +1,34 @@
+"""Capture and replay of CUDA graphs behind a plain call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+
+class Graph:
+    """A function of no arguments, captured once and replayed by calling.
+
+    Three things bite: what it writes is overwritten by the next call (clone to keep); the function really runs while
+    warming up (restore any state that it advances); shapes and addresses are fixed. Capture and replay belong to one
+    thread. `share` graphs never run at the same time, so they use one memory pool.
+    """
+
+    def __init__(self, fn: Callable[[], object], share: Graph | None = None, warm_runs: int = 2):
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(warm_runs):  # libraries choose kernels and allocate work space on their first calls
+                fn()
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        pool = share._graph.pool() if share is not None else None
+        # thread_local: other threads may use the device (the ONNX front end does) while this one captures.
+        with torch.cuda.graph(self._graph, pool=pool, stream=side, capture_error_mode="thread_local"):
+            self.output = fn()
+
+    def __call__(self) -> object:
+        """Replay on the current stream; the output lives in the graph's own memory."""
+        self._graph.replay()
+        return self.output
