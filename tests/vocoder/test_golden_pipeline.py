@@ -12,7 +12,7 @@ from tests.vocoder.models import golden_vocoder
 MEL = 1e-4
 # relative RMS. The mel of another machine differs by 1e-6; F0 and its fp32 phase sums, as published, turn that into
 # 1e-2 rad at the highest harmonic. From the recorded mel the v3 wave is equal to 1e-4: test_golden_vocoder.
-WAVE_RMS = {"v2": 2e-2, "v3": 1e-2}
+WAVE_RMS = {"v2": 2e-2, "v3": 2e-2}
 RUNS = [
     (version, run)
     for version in ("v2", "v3")
