@@ -1,0 +1,276 @@
+"""Train the vocoder: first with spectral losses only, then with discriminators.
+
+    python -m tools.demo_model.train_vocoder --train c/0 c/1 c/2 --dev c/dev --out out --seconds 540 --plain-seconds 110
+        [--resume vocoder.safetensors]
+
+Multi-resolution STFT and log-mel distances; the pitch predictor learns the teacher's own pitch. The source gets the
+predicted pitch (in three of ten segments the teacher's). Steps are small (32 segments of 0.64 s) and many: a whole step,
+data included, is one CUDA graph. Writes vocoder.safetensors (average weights; names prefixed `vocoder.`, and with
+`discriminators.` what the next run resumes from), vocoder.json, and vocoder_dev.npy/json: copy synthesis of dev clips,
+16-bit, for listening and for a quality score.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from cosy_engine.audio.features import flow_mel, mel_filters
+from cosy_engine.settings.model_spec import MelSpec
+from tools.demo_model import data, discriminators, schedule
+from tools.demo_model.vocoder import HiFT
+
+MEL = MelSpec()
+WARM_STEPS = 5
+MEL_WEIGHT, FEATURE_WEIGHT = 45.0, 2.0
+
+
+class LogMel(nn.Module):
+    """Log-mel at any resolution, its tables on the device (a captured graph may not copy from the host).
+
+    With the default sizes it is cosy_engine.audio.features.flow_mel (tests/tools).
+    """
+
+    def __init__(self, n_fft=MEL.n_fft, hop=MEL.hop_samples, bins=MEL.bins):
+        super().__init__()
+        self.n_fft, self.hop = n_fft, hop
+        filters = mel_filters(MEL.rate_hz, n_fft, bins, MEL.fmin_hz, MEL.fmax_hz)
+        self.register_buffer("filters", filters.clone(), persistent=False)
+        self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
+
+    def forward(self, wave: Tensor) -> Tensor:
+        """(B, N) -> (B, bins, N // hop)."""
+        edge = (self.n_fft - self.hop) // 2
+        wave = nn.functional.pad(wave[:, None], (edge, edge), mode="reflect")[:, 0]
+        s = torch.stft(wave, self.n_fft, self.hop, window=self.window, center=False, return_complex=True)
+        return torch.log((self.filters @ torch.sqrt(s.real**2 + s.imag**2 + 1e-9)).clamp(min=1e-5))
+
+
+class SpectralLoss(nn.Module):
+    """Spectral convergence plus log-magnitude distance, mean over resolutions."""
+
+    def __init__(self, sizes=(256, 512, 1024, 2048)):
+        super().__init__()
+        self.sizes = sizes
+        for n in sizes:
+            self.register_buffer(f"window{n}", torch.hann_window(n), persistent=False)
+
+    def forward(self, made: Tensor, true: Tensor) -> Tensor:
+        total = 0
+        for n in self.sizes:
+            window = getattr(self, f"window{n}")
+            spectra = (torch.stft(w, n, n // 4, window=window, return_complex=True) for w in (made, true))
+            a, b = (torch.sqrt(s.real**2 + s.imag**2 + 1e-8) for s in spectra)
+            norm = torch.linalg.norm(b, dim=(1, 2)) + 1e-2
+            total = (
+                total
+                + (torch.linalg.norm(b - a, dim=(1, 2)) / norm).mean()
+                + (torch.log(a) - torch.log(b)).abs().mean()
+            )
+        return total / len(self.sizes)
+
+
+class Segments:
+    """Random segments of the corpus; only device operations, so that a graph can hold them."""
+
+    def __init__(self, c: data.Corpus, batch: int, frames: int):
+        self.c, self.batch, self.frames = c, batch, frames
+        self.mel = LogMel().to(c.device)
+
+    def draw(self) -> tuple[Tensor, Tensor, Tensor]:
+        """mel (B, 80, F), wave (B, 480 F), pitch (B, F) in Hz, 0 unvoiced."""
+        c, frames = self.c, self.frames
+        ids = torch.randint(len(c.items), (self.batch,), device=c.device)
+        room = (c.n[ids] // MEL.hop_samples - frames - 4).clamp(min=1)
+        first = (torch.rand(self.batch, device=c.device) * room).long()
+        wide = c.wave(ids, (frames + 4) * MEL.hop_samples, first * MEL.hop_samples)
+        middle = (first[:, None] + 2 + torch.arange(frames, device=c.device)[None]) * 4 + 2
+        edge = 2 * MEL.hop_samples
+        return self.mel(wide)[:, :, 2:-2], wide[:, edge:-edge], c.grid(c.pitch_hz, ids, middle, 0).float()
+
+
+def captured(step: Callable[[], dict[str, Tensor]]) -> Callable[[], dict[str, Tensor]]:
+    """The step as one CUDA graph; it has really run WARM_STEPS times after this."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(WARM_STEPS):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+
+    def replay():
+        graph.replay()
+        return result
+
+    return replay
+
+
+class Training:
+    """Networks, optimisers and the two kinds of step."""
+
+    def __init__(self, net: HiFT, critic: discriminators.Discriminators, segments: Segments, rate: float):
+        self.net, self.critic, self.segments = net, critic, segments
+        self.device = segments.c.device
+        on_gpu = self.device.type == "cuda"
+        self.rate = torch.tensor(rate, device=self.device)
+        options = {"betas": (0.8, 0.99), "weight_decay": 0.01, "fused": on_gpu, "capturable": on_gpu}
+        self.optimiser = torch.optim.AdamW(net.parameters(), self.rate, **options)
+        self.critic_optimiser = torch.optim.AdamW(critic.parameters(), self.rate, **options)
+        self.average = schedule.Average(net)
+        self.decay = torch.tensor(0.0, device=self.device)  # 1 - decay of the average, set per step
+        self.spectral = SpectralLoss().to(self.device)
+        sizes = ((MEL.n_fft, MEL.hop_samples, 80), (1024, 256, 80), (512, 128, 40))
+        self.mels = nn.ModuleList(LogMel(*s) for s in sizes).to(self.device)
+
+    def amp(self):
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+
+    def made(self) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+        """Made and true waveform, and the losses that need no discriminator."""
+        mel, wave, hz = self.segments.draw()
+        with self.amp():
+            guess = self.net.f0_predictor(mel).float()
+        told = torch.rand(len(hz), 1, device=self.device) < 0.3
+        source = self.net.source(torch.where(told, hz, guess.detach()))
+        with self.amp():
+            made = self.net.decode(mel, source)
+        part = {
+            "mel": sum((f(made) - f(wave)).abs().mean() for f in self.mels) / len(self.mels),
+            "stft": self.spectral(made, wave),
+            "f0": (guess - hz).abs().mean() / 100,
+        }
+        return made, wave, part
+
+    def descend(self, loss: Tensor) -> Tensor:
+        """One step of the vocoder; returns the gradient's norm."""
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.net.parameters(), 5.0)
+        self.optimiser.step()
+        with torch.no_grad():
+            new = [p.detach() for p in self.net.parameters()]
+            torch._foreach_add_(
+                self.average.values, torch._foreach_mul(torch._foreach_sub(new, self.average.values), self.decay)
+            )
+        return norm
+
+    def plain_step(self) -> dict[str, Tensor]:
+        _, _, part = self.made()
+        norm = self.descend(part["mel"] + part["stft"] + part["f0"])
+        return {k: v.detach() for k, v in part.items()} | {"norm": norm}
+
+    def adversarial_step(self) -> dict[str, Tensor]:
+        made, wave, part = self.made()
+        self.critic.requires_grad_(True)
+        with self.amp():
+            real, _ = self.critic(wave)
+            fake, _ = self.critic(made.detach())
+        part["critic"] = discriminators.discriminator_loss(real, fake)
+        self.critic_optimiser.zero_grad(set_to_none=True)
+        part["critic"].backward()
+        nn.utils.clip_grad_norm_(self.critic.parameters(), 5.0)
+        self.critic_optimiser.step()
+        self.critic.requires_grad_(False)
+        with self.amp():
+            with torch.no_grad():
+                _, truth = self.critic(wave)
+            fake, features = self.critic(made)
+        part["adversarial"] = discriminators.generator_loss(fake)
+        part["features"] = discriminators.feature_loss(truth, features)
+        total = part["adversarial"] + FEATURE_WEIGHT * part["features"] + MEL_WEIGHT * part["mel"]
+        norm = self.descend((total + 10 * part["stft"] + 10 * part["f0"]) / MEL_WEIGHT)
+        return {k: v.detach() for k, v in part.items()} | {"norm": norm}
+
+
+@torch.no_grad()
+def gates(net: HiFT, d: data.Corpus, limit: int = 60) -> tuple[dict, np.ndarray, list[np.ndarray]]:
+    """Copy synthesis of whole dev clips in full precision: mel L1, pitch error, voicing; the waves as int16."""
+    torch.manual_seed(5)
+    far, off_hz, voicing, waves = [], [], [], []
+    ids = np.random.default_rng(3).permutation(len(d.items))[:limit]
+    for k in ids:
+        t = torch.tensor([int(k)], device=d.device)
+        frames = int(d.samples[k]) // MEL.hop_samples
+        wave = d.wave(t, frames * MEL.hop_samples)
+        mel = flow_mel(wave, MEL).transpose(1, 2)
+        hz = net.f0_predictor(mel)
+        made = net.decode(mel, net.source(hz))
+        far.append((flow_mel(made, MEL).transpose(1, 2) - mel).abs().mean().item())
+        true_hz = d.grid(d.pitch_hz, t, torch.arange(frames, device=d.device)[None] * 4 + 2, 0).float()
+        voiced = true_hz > 0
+        voicing.append(((hz > 30) == voiced).float().mean().item())
+        off_hz.append((hz - true_hz).abs()[voiced].mean().item())
+        waves.append((made[0].clamp(-1, 1).cpu().numpy() * 32767).astype(np.int16))
+    result = {"mel_l1": np.mean(far), "f0_error_hz": np.nanmean(off_hz), "voicing_accuracy": np.mean(voicing)}
+    return {k: float(v) for k, v in result.items()}, ids, waves
+
+
+def main():
+    ap = schedule.arguments(__doc__, seconds=540, rate=1e-3)
+    ap.add_argument("--plain-seconds", type=float, default=110, help="of --seconds, without discriminators")
+    ap.add_argument("--plain-steps", type=int, default=10**9, help="at most so many steps without (tests)")
+    ap.add_argument("--critic-rate", type=float, default=4e-4, help="highest rate of both in the second stage")
+    ap.add_argument("--base", type=int, default=192, help="channels before the first upsampling")
+    ap.add_argument("--batch", type=int, default=32)
+    ap.add_argument("--eager", action="store_true", help="no CUDA graph")
+    ap.add_argument("--frames", type=int, default=32, help="mel frames of a segment")
+    a = ap.parse_args()
+    device, out = torch.device(a.device), Path(a.out)
+    torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = False, True
+    torch.backends.cudnn.benchmark = True  # shapes never change in training
+    torch.manual_seed(3 + int(time.time()) % 1000)
+    log = schedule.Log(out / "vocoder.log")
+    c, d = data.Corpus(a.train, device, a.hours), data.Corpus([a.dev], device)
+    net, critic = HiFT(a.base, a.base, causal=False).to(device), discriminators.Discriminators().to(device)
+    if a.resume:
+        schedule.load(a.resume, {"vocoder": net, "discriminators": critic}, strict=False)
+    training = Training(net, critic, Segments(c, a.batch, a.frames), a.rate)
+    sizes = {"parameters": schedule.parameters(net), "critic": schedule.parameters(critic)}
+    log(note="loaded", hours=c.seconds.sum() / 3600, utterances=len(c.items), **sizes)
+    clock, plain, step, plain_steps = schedule.Clock(a.seconds, a.steps), None, None, 0
+    while clock.progress() < 1:
+        want_plain = clock.elapsed_s() < a.plain_seconds and clock.step < a.plain_steps
+        if plain is not want_plain:
+            plain, step = want_plain, None
+            training.rate.fill_(clock.rate(a.rate if plain else a.critic_rate))
+            step = training.plain_step if plain else training.adversarial_step
+            step = step if a.eager or device.type == "cpu" else captured(step)
+            log(note="plain" if plain else "adversarial", step=clock.step)
+            log.since = time.time()
+        training.rate.fill_(clock.rate(a.rate if plain else a.critic_rate))
+        training.decay.fill_(1 - min(0.999, (1 + clock.step) / (10 + clock.step)))
+        log.add(step())
+        clock.step += 1
+        plain_steps += plain
+        if clock.step % 500 == 0 or clock.step == 20:
+            log.means(step=clock.step, rate=training.rate)
+    training.average.apply()
+    net.eval()
+    torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = False, False
+    schedule.round_to_half(net)
+    facts = {"base": a.base, "causal": False, "steps": clock.step, "plain_steps": plain_steps}
+    schedule.save(out / "vocoder.safetensors", {"vocoder": net, "discriminators": critic}, half=True, **facts)
+    result, ids, waves = gates(net, d)
+    result = facts | {"seconds": round(clock.elapsed_s())} | sizes | result
+    (out / "vocoder.json").write_text(json.dumps(result, indent=1))
+    keep, total = [], 0
+    for k, wave in zip(ids, waves, strict=True):
+        total += len(wave)
+        if total > 7_000_000:
+            break
+        row = d.items[k]
+        keep.append({"length": len(wave), "speaker": row["speaker"], "text": row["text"]})
+    np.save(out / "vocoder_dev.npy", np.concatenate(waves[: len(keep)]))
+    (out / "vocoder_dev.json").write_text(json.dumps(keep))
+    log(note="done", **result)
+
+
+if __name__ == "__main__":
+    main()
