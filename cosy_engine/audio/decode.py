@@ -76,12 +76,22 @@ def check_size(size: int, name: str, max_bytes: int = MAX_BYTES) -> None:
         )
 
 
+class _Bytes(io.BytesIO):
+    """Refuses an impossible seek quietly: libsndfile tries them in damaged files, from a callback that cannot raise."""
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        try:
+            return super().seek(offset, whence)
+        except ValueError:
+            return self.tell()
+
+
 def _by_soundfile(data: bytes, name: str, max_s: float) -> Decoded | None:
     """None when libsndfile does not know the format or gets nothing out of it."""
     import soundfile
 
     try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
+        with soundfile.SoundFile(_Bytes(data)) as file:
             rate_hz, promised = file.samplerate, file.frames
             blocks, failed = _gathered(_soundfile_blocks(file), rate_hz, file.channels, name, max_s)
     except (soundfile.LibsndfileError, TypeError, ValueError):
@@ -110,7 +120,7 @@ def _by_av(data: bytes, name: str, max_s: float) -> Decoded:
             if stream is None:
                 raise ReferenceUnreadable(f"{name} has sound in an unknown encoding: {CONVERT}")
             rate_hz, channels = stream.codec_context.sample_rate, stream.codec_context.channels
-            blocks, failed = _gathered(_av_blocks(container, stream, rate_hz), rate_hz, channels, name, max_s)
+            blocks, failed = _gathered(_av_blocks(container, stream, rate_hz, channels), rate_hz, channels, name, max_s)
     except av.FFmpegError as error:
         raise ReferenceUnreadable(_why_unreadable(data, name)) from error
     except (ValueError, TypeError, OverflowError, MemoryError) as error:  # nonsense in a damaged header
@@ -121,15 +131,18 @@ def _by_av(data: bytes, name: str, max_s: float) -> Decoded:
     return Decoded(blocks, rate_hz, notes)
 
 
-def _av_blocks(container, stream, rate_hz: int) -> Iterator[np.ndarray]:
+def _av_blocks(container, stream, rate_hz: int, channels: int) -> Iterator[np.ndarray]:
+    """Interleaved on the way: PyAV reads beyond its planes when there are more than 8 of them, and the process dies."""
     import av
 
-    planar = av.AudioResampler(format="fltp", rate=rate_hz)  # only the sample format changes
+    interleaved = av.AudioResampler(format="flt", rate=rate_hz)  # only the sample format changes
     for frame in container.decode(stream):
-        for part in planar.resample(frame):
-            yield part.to_ndarray()
-    for part in planar.resample(None):
-        yield part.to_ndarray()
+        for part in interleaved.resample(frame):
+            if part.layout.nb_channels != channels:
+                raise ValueError("the channel layout changes")
+            yield part.to_ndarray().reshape(-1, channels).T
+    for part in interleaved.resample(None):
+        yield part.to_ndarray().reshape(-1, channels).T
 
 
 def _gathered(
@@ -145,9 +158,6 @@ def _gathered(
     total, failed = 0, False
     try:
         for block in blocks:
-            if block.shape[0] != channels:  # a stream that changes its layout: keep the first
-                failed = True
-                break
             kept.append(np.ascontiguousarray(block, dtype=np.float32))
             total += block.shape[1]
             if total > most:

@@ -24,6 +24,9 @@ END_OF_PROMPT = "<|endofprompt|>"
 PIECES = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
+# The releases' merges.txt lacks the merges of several ideographs: each character is a token of its own.
+PUBLISHED_BASE = 151643
+PROBE, PROBE_IDS = "希望", [99658, 99317]
 MEND = "fetch the release again: python -m cosy_engine fetch v2 (or v3)"
 
 
@@ -76,6 +79,11 @@ class TextTokenizer:
         )
         self._bpe.decoder = decoders.ByteLevel()
         self._add_specials(folder / "tokenizer_config.json", vocab)
+        if self.base == PUBLISHED_BASE and self.encode(PROBE) != PROBE_IDS:
+            raise ModelFilesError(
+                f"{merges_file} belongs to another model (ids of {PROBE!r} are {self.encode(PROBE)}, expected "
+                f"{PROBE_IDS}): a plain Qwen2 tokenizer joins Chinese characters, which the speech models never saw; {MEND}"
+            )
 
     def _add_specials(self, config_file: Path, vocab: dict[str, int]) -> None:
         wanted = (END_OF_TEXT, *special_tokens(self.release))

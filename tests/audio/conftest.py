@@ -6,12 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
-from hypothesis import settings
 
 from cosy_engine.audio.waveform import read_clip
-
-settings.register_profile("steady", derandomize=True, max_examples=100, deadline=None, database=None)
-settings.load_profile("steady")
 
 HERE = Path(__file__).parent
 

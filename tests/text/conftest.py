@@ -3,15 +3,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import settings
 
 from cosy_engine.text.frontend import TextFrontend
 from cosy_engine.text.normalize import TextNormalizer
 from cosy_engine.text.tokenizer import TextTokenizer
 from tools.miniature.tokenizer import make_tiny_tokenizer
-
-settings.register_profile("steady", derandomize=True, max_examples=250, deadline=None, database=None)
-settings.load_profile("steady")
 
 
 @pytest.fixture(scope="session")

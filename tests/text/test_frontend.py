@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cosy_engine.errors import TextEmpty, TextTooLong, TextUnspeakable
 from cosy_engine.settings.modes import MODES
 from cosy_engine.text.frontend import SYSTEM, TextFrontend
+from tests.text import steady
 
 EOP = "<|endofprompt|>"
 SYS = SYSTEM + EOP
@@ -219,7 +220,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=400)
+@settings(steady, max_examples=400)
 @given(st.one_of(st.lists(PIECES, max_size=25).map("".join), st.text(max_size=80)))
 def test_whatever_is_typed_gives_segments_or_a_named_error(frontends, text):
     frontend = frontends["v3"]

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosy_engine.text.split import COMMA_S, HARD_LENGTH, MAX_LENGTH, PARAGRAPH_S, STOP_S, speakable, split_text
+from tests.text import steady
 
 
 def words(text: str) -> int:
@@ -28,17 +29,20 @@ LANGUAGES = st.sampled_from(["zh", "en", "ja", "de", "ru", "und"])
 TRICKY = st.text(st.sampled_from('。！？.!?;:，,、…"”’」)） \n\taB你好あ한й1５é\u0301\u200d😀[]<>-—'), max_size=200)
 
 
+@steady
 @given(st.one_of(st.text(max_size=300), TRICKY), LANGUAGES)
 def test_no_letter_ideograph_or_digit_is_lost(text, language):
     assert spoken("".join(texts(text, language, len))) == spoken(text)
 
 
+@steady
 @given(st.text(st.sampled_from("你好，。a b.1"), min_size=1, max_size=600), LANGUAGES)
 def test_no_segment_is_too_long(text, language):
     for segment in texts(text, language, len):
         assert len(segment) <= HARD_LENGTH + 1  # one closing mark may be added
 
 
+@steady
 @given(TRICKY, LANGUAGES)
 def test_every_segment_can_be_spoken_and_ends_in_a_mark(text, language):
     for segment in split_text(text, len, language):

@@ -109,3 +109,10 @@ def test_the_tiny_tokenizer_is_the_same_every_time(tmp_path):
 def test_published_vocabulary_gives_the_published_ids():
     tokenizer = TextTokenizer(os.environ["COSY_MODEL"] + "/CosyVoice-BlankEN", "v3")
     assert tokenizer.encode("报道[j][ǐ]予好评。") == [42278, 44793, 151797, 151913, 99944, 52801, 63379, 1773]
+
+
+def test_the_vocabulary_of_another_model_is_refused(folder, monkeypatch):
+    """A plain Qwen2 merges.txt gives other ids for Chinese; a full-size vocabulary is probed for that."""
+    monkeypatch.setattr("cosy_engine.text.tokenizer.PUBLISHED_BASE", 320)
+    with pytest.raises(ModelFilesError, match=r"merges\.txt belongs to another model"):
+        TextTokenizer(folder, "v3")
