@@ -77,10 +77,9 @@ class Handlers:
                 job.cancel()
             self.jobs.finish(job)
 
-    def stop(self, request: gr.Request) -> str:
-        """Stop this browser session's work."""
-        count = self.jobs.cancel_owner(request.session_hash or "")
-        return "Stopped." if count else ""
+    def stop(self, request: gr.Request) -> None:
+        """Stop this browser session's work; its running event says so."""
+        self.jobs.cancel_owner(request.session_hash or "")
 
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""

@@ -100,7 +100,7 @@ def build_page(engine: Engine, jobs: JobTable) -> gr.Blocks:
         stream.change(
             lambda on: gr.Slider(value=1.0, interactive=not on), stream, speed, queue=False, api_visibility="private"
         )
-        running = generate.click(None, None, None, js=f"() => window.cosyPlayer.click({rate})").then(
+        generate.click(None, None, None, js=f"() => window.cosyPlayer.click({rate})").then(
             handlers.generate,
             [mode, reference, transcript, text, instruction, source, precision, stream, seed, speed],
             [status, job_id, audio, numbers],
@@ -111,14 +111,9 @@ def build_page(engine: Engine, jobs: JobTable) -> gr.Blocks:
             api_name="clone",
         )
         job_id.change(None, job_id, None, js="(id) => { window.cosyPlayer.play(id); }")
+        # Stop only raises a flag: the running event itself says "Stopped." last, so no late progress can hide it.
         stop.click(
-            handlers.stop,
-            None,
-            status,
-            queue=False,
-            cancels=[running],
-            js="() => window.cosyPlayer.stop()",
-            api_visibility="private",
+            handlers.stop, None, None, queue=False, js="() => window.cosyPlayer.stop()", api_visibility="private"
         )
         page.unload(handlers.leave)
     page.queue(max_size=engine.config.queue, default_concurrency_limit=8)
