@@ -20,6 +20,7 @@ EMOJI = re.compile(
     "\u2122\U0001f000-\U0001faff]+"
 )
 BLANKS = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+SQUARED = re.compile("[\u3371-\u33df]")  # units set in one square: kg, km, mm
 LINE_ENDS = re.compile("\r\n?|[\u0085\u2028\u2029\v\f]")
 STACKED = re.compile(r"([\u0300-\u036f]{3})[\u0300-\u036f]+")  # more than three accents on a letter are decoration
 # Full-width letters, digits and the signs that belong to numbers and addresses; Chinese punctuation stays wide.
@@ -57,6 +58,7 @@ def clean_characters(text: str, keep_emoji: bool = False) -> str:
     if not keep_emoji:
         text = EMOJI.sub(" ", text)
     text = BLANKS.sub(" ", text).translate(NARROW)
+    text = SQUARED.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text.replace("㎡", "m²").replace("㎥", "m³"))
     text = "".join(
         c
         for c in text

@@ -21,33 +21,33 @@ UKRAINIAN = re.compile("[іїєґІЇЄҐ]")
 
 # Words that are frequent in one of these languages and rare or absent in the others.
 _WORDS = {
-    "en": "the of and is are was were to that it for with you have this has at be he she we they my your not but from or "
+    "en": "in on vs mon tue wed thu fri sat sun jan feb apr jun jul aug sep oct nov dec the of and is are was were to that it for with you have this has at be he she we they my your not but from or "
     "by what can will would there hello please i'm it's don't his her our their been which when who how all one if so "
     "out up about into than then them these some could other time two may like now people only over also back after use "
     "work first well way even new want because any give day most us good big small old long great right left high "
-    "number version chapter page room call phone price cost costs per cents dollars pounds percent street floor "
-    "level part section question answer step model figure table year years month months week weeks days hour hours "
-    "minute minutes second seconds am pm o'clock monday tuesday wednesday thursday friday saturday sunday january "
+    "number chapter room call phone price cost costs per cents dollars pounds percent street floor "
+    "level answer step model year years month months week weeks days hour hours "
+    "second seconds am pm o'clock monday tuesday wednesday thursday friday saturday sunday january "
     "february march april june july august september october november december north south east west king queen world "
     "war speed temperature degrees miles feet inches yes thanks thank open close start stop turn go come see look say "
     "no off cup cups million billion thousand hundred point plus minus score said tell ask need buy bought sell get got make made take took run ran meet met born died wait click press type "
-    "visit dial email mail website address code order bus train flight gate car house home school bit more less many",
-    "de": "der das und ist sind nicht ich du er sie wir ihr ein eine einen einem einer mit auf für den dem des zu zum zur "
+    "visit dial address order train flight gate car house home school bit more less many",
+    "de": "der das und ist sind nicht ich du er sie wir ihr ein eine einen einem einer in mit auf für den dem des zu zum zur "
     "von vom bei sich auch wie aber noch nach am um uhr im hat haben habe kostet hoch wird werden kann über jahre jahr "
     "euro guten danke bitte ja nein war waren heute morgen",
     "fr": "le les et est sont je j tu il elle nous vous ils un une des du au aux avec pour dans sur ce cette c qui que ne "
-    "pas ai ans l d y été être avoir mais ou où très bien merci bonjour chez euros heures va",
+    "pas ai ans l d y été être avoir mais ou où très bien merci bonjour chez euros heures va ça coûte",
     "es": "el los las y es son yo tú él ella nosotros un una unos del al con para por en que no se lo su tengo tiene hay "
     "años como más pero muy qué está hola gracias euros mi cuesta cuestan son",
     "it": "il gli le e è sono io tu lui lei noi un una uno di del della al alla con per in che non si lo ho hai ha anni come "
     "più ma molto ciao grazie questo euro mio costa costano sono nel nella ore",
     "pt": "o os e é são eu você ele ela nós um uma uns umas do da dos das ao com para por em que não se seu sua tenho tem "
     "anos como mais mas muito olá obrigado obrigada isso euros meu minha custa",
-    "nl": "het een en is zijn ik jij hij zij wij niet met voor van op te dat die aan ook maar heb heeft jaar euro naar "
+    "nl": "het een en is zijn ik jij hij zij wij niet met voor van op te dat die aan in ook maar heb heeft jaar euro naar "
     "hallo dank wordt kost deze",
     "pl": "i w na z jest są nie to się że do jak ale mam ma lat czy tak dla od po za złotych dzień dobry",
     "sv": "och är jag du han hon vi ett en att det som på inte med för har till av kronor år hej tack",
-    "tr": "ve bir bu için ile ben sen var yok değil çok mi da de ne gibi kadar lira yaşında merhaba",
+    "tr": "ve bir bu için ile ben sen var yok değil çok gibi kadar lira yaşında merhaba",
     "vi": "và là tôi của có không một những được người này cho với năm tuổi xin chào",
 }
 WORDS = {language: frozenset(words.split()) for language, words in _WORDS.items()}
@@ -77,6 +77,7 @@ def detect(text: str, fallback: str = "en") -> str:
 
 
 def _latin(text: str, fallback: str) -> str:
+    text = re.sub(r"\S+\.\S+", " ", text)  # addresses hold words of no language
     text = re.sub(
         r"\S*[@/\d]\S*(?:\s?(?:[kcmμn]?[mglWVAJ]|[kMGT]?(?:b|hz)|mmhg|lbs?|ft|oz|mph|min)\b)?", " ", text, flags=re.I
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cosy_engine.text.numerals import cardinal, digits, ordinal, year
-from cosy_engine.text.rules_zh import roman
+from cosy_engine.text.rules_zh import SUPERSCRIPTS, roman
 
 _MONTHS = "January February March April May June July August September October November December"
 MONTHS = _MONTHS.split()
@@ -31,7 +31,7 @@ UNITS = {  # sign: (one, many)
 }  # fmt: skip
 PER = {"h": "hour", "s": "second", "min": "minute", "day": "day", "L": "liter", "l": "liter", "kg": "kilogram", "dl": "deciliter",
        "m²": "square meter", "m³": "cubic meter", "week": "week", "month": "month", "year": "year"}  # fmt: skip
-CURRENCIES = {"$": ("dollar", "dollars", "cent"), "€": ("euro", "euros", "cent"), "£": ("pound", "pounds", "penny"),
+CURRENCIES = {"HK$": ("Hong Kong dollar", "Hong Kong dollars", "cent"), "$": ("dollar", "dollars", "cent"), "€": ("euro", "euros", "cent"), "£": ("pound", "pounds", "penny"),
               "¥": ("yen", "yen", ""), "￥": ("yuan", "yuan", ""), "US$": ("dollar", "dollars", "cent"), "₹": ("rupee", "rupees", "")}  # fmt: skip
 ABBREVIATIONS = {"Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Dr": "Doctor", "Prof": "Professor", "vs": "versus",
                  "etc": "et cetera", "Jr": "Junior", "Sr": "Senior", "approx": "approximately", "Gen": "General"}  # fmt: skip
@@ -46,11 +46,20 @@ _UNIT = "|".join(re.escape(u) for u in sorted(UNITS, key=len, reverse=True))
 _PER = "|".join(re.escape(u) for u in sorted(PER, key=len, reverse=True))
 _MONEY = "|".join(re.escape(c) for c in sorted(CURRENCIES, key=len, reverse=True))
 _DASH = r"\s?[-–—~]\s?"
-_YEAR = r"(?:1[1-9]|20)\d\d"
+_YEAR = r"(?:1[1-9]\d\d|20\d\d|10[1-9]\d)"
 _SCALE = r"(?:\s?(thousand|million|billion|trillion|[kKmMbB](?:n|il)?)\b)?"
 SCALES = {"k": "thousand", "m": "million", "b": "billion"}
 
 BEFORE = [
+    (r"(?<![\w.%)\]])[-−](?=\d)", lambda m: "minus "),
+    (r"(?<=\d)\s?[-–—~]\s?(?=\d{1,2}:[0-5]\d)", lambda m: " to "),
+    (r"(?<!\w)(\d)'(\d{1,2})\"", lambda m: f"{_n(m[1])} foot {_n(m[2])}"),
+    (r"(?<!\w)(\d+)\s?\^\s?(-?)(\d+)", lambda m: f"{_n(m[1])} to the power of {'minus ' * bool(m[2])}{_n(m[3])}"),
+    (r"(?<=[\d)])(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?<=\b[A-Za-z])(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda m: _power(m[1] or m[3], m[2] or m[4])),
+    (rf"(?<=\d)\s?[×]\s?(?={_NUMBER})", lambda m: " times "),
+    (r"\s?÷\s?", lambda m: " divided by "),
+    (r"\s?=\s?", lambda m: " equals "),
+    (r"§\s?(?=\d)", lambda m: "section "),
     (r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,]*\d)", lambda m: m[1].replace(",", "")),
     (rf"(?<!\d)({_YEAR})[-/](0?[1-9]|1[0-2])[-/](0?[1-9]|[12]\d|3[01])(?!\d)", lambda m: _date(m[2], m[3], m[1])),
     (rf"(?<![\d/])(0?[1-9]|1[0-2])/(0?[1-9]|[12]\d|3[01])/({_YEAR})(?!\d)", lambda m: _date(m[1], m[2], m[3])),
@@ -75,7 +84,6 @@ BEFORE = [
     (rf"(?<![\w.])({_NUMBER})\s?({_UNIT})(?![A-Za-z0-9²³'’])", lambda m: _unit(m[1], m[2])),
     (r"(?<![\d.,])(0\d+)(?!\d*[.,:/]\d)", lambda m: digits(m[1], "en")),
     (r"(?<![\d.,])(\d{11,})(?![\d.,]*\d)", lambda m: digits(m[1], "en")),
-    (r"(?<![\w.%)\]])[-−](?=\d)", lambda m: "minus "),
     (r"\b(\d+)(?:st|nd|rd|th)\b", lambda m: ordinal(m[1], "en")),
     (rf"\b({MONARCHS}) ([IVX]+)\b(?!')", lambda m: f"{m[1]} the {ordinal(str(roman(m[2])), 'en')}" if roman(m[2]) else m[0]),
     (rf"\b((?:{NUMBERED}) )([IVXL]+)\b", lambda m: m[1] + _n(str(roman(m[2]))) if roman(m[2]) else m[0]),
@@ -94,14 +102,9 @@ AFTER = [
     (rf"({_NUMBER})\s?%", lambda m: f"{_n(m[1])} percent"),
     (r"\b(\d+) (\d+)/(\d+)\b", lambda m: f"{_n(m[1])} and {_fraction(m[2], m[3])}"),
     (r"(?<![\d/.])(\d+)/(\d+)(?![\d/])", lambda m: _fraction(m[1], m[2])),
-    (r"(\d+)\s?\^\s?(\d+)", lambda m: f"{_n(m[1])} to the power of {_n(m[2])}"),
-    (r"(?<=[\w)])²", lambda m: " squared"),
-    (r"(?<=[\w)])³", lambda m: " cubed"),
     (rf"(?<=\d)\s?[×x*]\s?(?={_NUMBER})", lambda m: " times "),
     (r"(?<=[\d\w)])\s?×\s?(?=\w)", lambda m: " times "),
     (r"\b(\d+)x\b", lambda m: f"{_n(m[1])} times"),
-    (r"\s?÷\s?", lambda m: " divided by "),
-    (r"\s?=\s?", lambda m: " equals "),
     (r"\s?≠\s?", lambda m: " is not equal to "),
     (r"\s?≥\s?", lambda m: " is at least "),
     (r"\s?≤\s?", lambda m: " is at most "),
@@ -112,6 +115,7 @@ AFTER = [
     (r"[Cc]\+\+", lambda m: "C plus plus"),
     (r"\bC#", lambda m: "C sharp"),
     (r"(?<=[\w)])\s?\+\s?(?=[\w(])", lambda m: " plus "),
+    (r"(?<=\d)\+(?!\w)", lambda m: " plus"),
     (r"\+(?=\d)", lambda m: "plus "),
     (r"\s?&\s?", lambda m: " and "),
     (r"(?<=\w) @ (?=\w)", lambda m: " at "),
@@ -129,6 +133,13 @@ AFTER = [
 
 def _n(number: str) -> str:
     return cardinal(number, "en") or number
+
+
+def _power(sign: str, marks: str) -> str:
+    number = "".join(str(SUPERSCRIPTS.index(c)) for c in marks)
+    if not sign and number in ("2", "3"):
+        return " squared" if number == "2" else " cubed"
+    return f" to the power of {'minus ' * bool(sign)}{_n(number)}"
 
 
 def _plural(words: str | None) -> str:

@@ -122,7 +122,7 @@ def read_numbers(text: str, language: str) -> str:
 def _clock(m: re.Match, language: str, say) -> str:
     hour = ko_native(str(int(m[1]))) if language == "ko" and 1 <= int(m[1]) <= 12 else None
     words = (hour or say(str(int(m[1])))) + CLOCK.get(language, " ")
-    if int(m[2]) or language not in CLOCK:
+    if int(m[2]):
         words += say(str(int(m[2]))) + {"ja": "分", "ko": "분"}.get(language, "")
     return words.strip()
 

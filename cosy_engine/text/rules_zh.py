@@ -42,6 +42,12 @@ _CODE_WORD = "电话|手机|热线|致电|拨打|拨|来电|号码|邮编|邮政
 TWO_COUNTERS = "个只条本张位名家间次天种件块片杯瓶岁倍对双份套台把根颗段句遍趟周秒"
 
 BEFORE = [
+    (r"(?:(?<![\w.%)）\]}])|(?<=[为是到至约温差低于])|(?<=温度))-(?=\d)", lambda m: "负"),
+    (r"(?<=\d)\s*(?:[-–—~～〜－]|至)\s*(?=\d{1,2}:[0-5]\d)", lambda m: "到"),
+    (r"([周星期礼拜][一二三四五六日天])\s*[-–—~～至]\s*(?=周|星期|礼拜)", lambda m: f"{m[1]}到"),
+    (r"(?<=[\u4e00-\u9fff])\s+(?=\d{1,2}[、.．)）])", lambda m: "，"),  # the next item of a list
+    (r"(\d+)\s?\^\s?(\d+)", lambda m: f"{_n(m[1])}的{_n(m[2])}次方"),
+    (r"§\s?(\d+)", lambda m: f"第{_n(m[1])}节"),
     (r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,])", lambda m: m[1].replace(",", "")),
     (r"(?<!\d)((?:1\d|20)\d\d)[-/.](0?[1-9]|1[0-2])[-/.](0?[1-9]|[12]\d|3[01])(?!\d)",
      lambda m: f"{digits(m[1], 'zh')}年{_n(m[2])}月{_n(m[3])}日"),
@@ -69,7 +75,6 @@ BEFORE = [
      lambda m: digits(m[1], "zh", phone=True)),
     (r"(?<![\d.,])(0\d+)(?![\d]*\.\d)", lambda m: digits(m[1], "zh")),
     (r"(?<![\d.,])(\d{11,})(?![\d.])", lambda m: digits(m[1], "zh", phone=True)),
-    (r"(?:(?<![\w.%)）\]}])|(?<=[为是到至约温差度低于]))-\s?(?=\d)", lambda m: "负"),
     (r"(?<![\d.])(\d{1,2})\.(?=[\u4e00-\u9fff])", lambda m: f"{_n(m[1])}、"),
     (r"([\u4e00-\u9fff])\.(?=[\u4e00-\u9fff\s]|$)", lambda m: f"{m[1]}。"),
     (rf"[~～约]\s?(?={_NUMBER})", lambda m: "约"),
@@ -87,7 +92,6 @@ BEFORE = [
 AFTER = [
     (rf"({_NUMBER})([%‰])", lambda m: _share(m[1], m[2])),
     (r"(?<![\d/])(\d+)/(\d+)(?![\d/])", lambda m: f"{_n(m[2])}分之{_n(m[1])}" if int(m[2]) else f"{_n(m[1])} {_n(m[2])}"),
-    (r"(\d+)[\^]\s?(\d+)", lambda m: f"{_n(m[1])}的{_n(m[2])}次方"),
     (rf"([A-Za-z\d米尺)）])([{SUPERSCRIPTS}]+)", lambda m: m[1] + _power(m[2])),
     (rf"(?<=[\d\w)）])\s?([×*xX])\s?(?={_NUMBER})", lambda m: "乘" if m[1] in "×*" or m.string[m.start() - 1].isdigit() else m[0]),
     (rf"(?<=[\d)）])\s?÷\s?(?={_NUMBER})", lambda m: "除以"),
