@@ -11,6 +11,7 @@ import os
 from functools import cache
 from pathlib import Path
 
+import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -41,3 +42,28 @@ def cases(name: str, needs: str) -> list[str]:
     found = sorted({key[: -len(needs) - 1] for key in tensors(name) if key.endswith("." + needs)})
     assert found, f"{FOLDER} holds no case of {name} with {needs}"
     return found
+
+
+WORST: dict[str, float] = {}  # test function and version -> largest difference seen, printed at the end of a run
+
+
+def near(ours: Tensor, official: Tensor, atol: float) -> None:
+    """Same shape and at most atol apart; the worst difference of each test is remembered."""
+    assert ours.shape == official.shape
+    remember((ours - official).abs().max().item() if ours.numel() else 0.0)
+    torch.testing.assert_close(ours, official, atol=atol, rtol=0)
+
+
+def near_rms(ours: Tensor, official: Tensor, limit: float) -> None:
+    """Same shape, and the difference's root mean square below `limit` times that of the official signal."""
+    assert ours.shape == official.shape
+    ratio = ((ours - official).square().mean().sqrt() / official.square().mean().sqrt()).item()
+    remember(ratio, "relative RMS, ")
+    assert ratio < limit
+
+
+def remember(difference: float, kind: str = "") -> None:
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").split("::")[-1]
+    version = next((v for v in ("v2", "v3") if v in test), "")
+    name = f"{kind}{test.split('[')[0].split(' ')[0].removeprefix('test_').replace('_', ' ')} {version}".strip()
+    WORST[name] = max(WORST.get(name, 0.0), difference)

@@ -17,16 +17,10 @@ from cosy_engine.audio.features import (
 )
 from cosy_engine.errors import ReferenceTooShort
 from cosy_engine.settings.model_spec import MelSpec
-from tests.golden_data import cases, tensors
+from tests.golden_data import cases, near, tensors
 
 CLIPS = cases("features", "x16k")
 PAIRS = cases("resample", "y")
-
-
-def near(mine: torch.Tensor, golden: torch.Tensor, atol: float) -> None:
-    assert mine.shape == golden.shape
-    worst = (mine - golden).abs().max().item()
-    assert worst <= atol, f"worst difference {worst:.2e} > {atol:.0e}"
 
 
 def clip(name: str, what: str) -> torch.Tensor:

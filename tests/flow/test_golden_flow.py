@@ -35,15 +35,10 @@ def recorded(name: str, needs: str) -> list[str]:
     return golden_data.cases(name, needs)
 
 
-def near(mine, theirs, atol):
-    assert mine.shape == theirs.shape
-    torch.testing.assert_close(mine, theirs, atol=atol, rtol=0)
-
-
 def test_speaker_vector_is_the_official_one(golden):
     flow, data, name = golden
     for case in golden_data.cases(name, "embedding"):
-        near(flow.speaker(data[f"{case}.embedding"])[0], data[f"{case}.spks"], 1e-6)
+        golden_data.near(flow.speaker(data[f"{case}.embedding"])[0], data[f"{case}.spks"], 1e-6)
 
 
 @pytest.mark.parametrize("tag", TAGS)
@@ -53,12 +48,12 @@ def test_mu_and_mel_are_the_official_ones(golden, tag):
     for case in golden_data.cases(name, f"{tag}.mel"):
         prompt, tokens = prompt_of(data, case), data[f"{case}.token"][0].long()
         mel = flow.whole([tokens], [prompt], streaming=streaming, finalize=finalize)[0]
-        near(mel, data[f"{case}.{tag}.mel"], MEL)
+        golden_data.near(mel, data[f"{case}.{tag}.mel"], MEL)
         if f"{case}.{tag}.mu" in data:
             ids = torch.cat([prompt.tokens, tokens])[None]
             with torch.no_grad():
                 mu = flow.condition(ids, streaming=streaming, finalize=finalize)[0]
-            near(mu, data[f"{case}.{tag}.mu"], MU)
+            golden_data.near(mu, data[f"{case}.{tag}.mu"], MU)
 
 
 def test_a_batch_of_all_cases_gives_each_its_official_mel(golden):
@@ -72,7 +67,7 @@ def test_a_batch_of_all_cases_gives_each_its_official_mel(golden):
             finalize=finalize,
         )
         for case, mel in zip(cases, mels, strict=True):
-            near(mel, data[f"{case}.{tag}.mel"], MEL)
+            golden_data.near(mel, data[f"{case}.{tag}.mel"], MEL)
 
 
 @pytest.mark.parametrize("pieces", ([1] * 200, [7, 1, 0, 25, 3], [60]), ids=("single", "ragged", "large"))
@@ -84,7 +79,7 @@ def test_a_stream_gives_the_official_masked_mel(golden, pieces):
             parts.append(flow.advance(state, tokens[:count]))
             tokens = tokens[count:]
         parts.append(flow.advance(state, tokens, final=True))
-        near(torch.cat(parts, dim=1), data[f"{case}.s1f1.mel"], MEL)
+        golden_data.near(torch.cat(parts, dim=1), data[f"{case}.s1f1.mel"], MEL)
 
 
 @torch.no_grad()
@@ -113,9 +108,9 @@ def test_every_solver_step_is_the_official_one(golden):
             noise = start_noise(flow.mel_bins, 0, mu.shape[2], mu.device)[None]
             euler(noise, watched, solver.sizes, solver.cfg_rate)
             assert torch.equal(torch.tensor(solver.times), data[f"{case}.{tag}.step_t"])
-            near(torch.stack(states), data[f"{case}.{tag}.step_x"], MEL)
+            golden_data.near(torch.stack(states), data[f"{case}.{tag}.step_x"], MEL)
             theirs = data[f"{case}.{tag}.step_v"]
-            near(torch.stack(velocities[: len(theirs)]), theirs, ESTIMATOR)
+            golden_data.near(torch.stack(velocities[: len(theirs)]), theirs, ESTIMATOR)
 
 
 @torch.no_grad()
@@ -123,7 +118,7 @@ def test_every_solver_step_is_the_official_one(golden):
 def test_one_estimator_call_is_the_official_one(golden, masks):
     flow, data, _ = golden
     inputs = [data[f"estimator.{key}"] for key in ("x", "mu", "t", "spks", "cond")]
-    near(flow.velocity(*inputs, streaming=bool(masks)), data[f"estimator.out_s{masks}"], ESTIMATOR)
+    golden_data.near(flow.velocity(*inputs, streaming=bool(masks)), data[f"estimator.out_s{masks}"], ESTIMATOR)
 
 
 @torch.no_grad()
@@ -133,7 +128,7 @@ def test_v2_encoder_is_the_official_one_with_and_without_context(kind, masks):
     flow, data = golden_flow("v2"), golden_data.tensors("flow_v2")
     recorded("flow_v2", f"out_{kind}_s{masks}")
     out = flow.encoder(data["encoder.x"][None], finalize=kind == "full", streaming=bool(masks))[0]
-    near(out, data[f"encoder.out_{kind}_s{masks}"], MU)
+    golden_data.near(out, data[f"encoder.out_{kind}_s{masks}"], MU)
 
 
 @torch.no_grad()
@@ -142,7 +137,7 @@ def test_v3_lookahead_is_the_official_one_with_and_without_context(kind):
     flow, data = golden_flow("v3"), golden_data.tensors("flow_v3")
     recorded("flow_v3", f"out_{kind}")
     out = flow.pre_lookahead_layer(data["prelookahead.x"][None], finalize=kind == "full")[0, ::2]
-    near(out, data[f"prelookahead.out_{kind}"], MU)
+    golden_data.near(out, data[f"prelookahead.out_{kind}"], MU)
 
 
 def test_noise_table_is_the_published_one():

@@ -49,13 +49,13 @@ def test_prefill_equals_the_official_model(version, case):
     data, text, prompt_text, speech = case_inputs(version, case)
     with torch.inference_mode():
         inputs = lm.prompt(prompt_text + text, speech)
-        torch.testing.assert_close(inputs, data[f"{case}.lm_input"], atol=1e-6, rtol=0)
+        golden_data.near(inputs, data[f"{case}.lm_input"], 1e-6)
         state = lm.start(1, len(inputs), 1)
         hidden = lm.backbone(inputs[None], state.cache)[0]
         # golden README: fp32 floor 5e-6 (hidden) and 2e-5 (log-probs)
-        torch.testing.assert_close(hidden, data[f"{case}.prefill_hidden"], atol=5e-5, rtol=0)
-        torch.testing.assert_close(lm.log_probs(hidden[-1]), data[f"{case}.prefill_logp"], atol=2e-4, rtol=0)
-        torch.testing.assert_close(lm.backbone(inputs[None])[0], hidden, atol=5e-5, rtol=0)  # without a cache
+        golden_data.near(hidden, data[f"{case}.prefill_hidden"], 5e-5)
+        golden_data.near(lm.log_probs(hidden[-1]), data[f"{case}.prefill_logp"], 2e-4)
+        golden_data.near(lm.backbone(inputs[None])[0], hidden, 5e-5)  # without a cache
 
 
 @pytest.mark.parametrize("version,case", all_cases("tf_tokens"))
@@ -69,8 +69,8 @@ def test_cached_steps_equal_the_official_model(version, case):
         lm.feed(state, 0, inputs)
         for i, token in enumerate(forced):
             hidden = lm.feed(state, 0, lm.embed_speech(token[None]))
-            torch.testing.assert_close(hidden[0], data[f"{case}.tf_hidden"][i], atol=5e-5, rtol=0)
-            torch.testing.assert_close(lm.log_probs(hidden[0]), data[f"{case}.tf_logp"][i], atol=2e-4, rtol=0)
+            golden_data.near(hidden[0], data[f"{case}.tf_hidden"][i], 5e-5)
+            golden_data.near(lm.log_probs(hidden[0]), data[f"{case}.tf_logp"][i], 2e-4)
 
 
 def run(lm, rows, sampler, capacity=400):
@@ -145,14 +145,14 @@ def test_bistream_feeds_and_yields_what_the_official_model_does(version, case):
         tokens = [t for piece in ([i] for i in text) for chunk in stream.push(piece) for t in chunk]
         tokens += [t for chunk in stream.finish(400) for t in chunk]
     assert tokens == data[f"{case}.tokens"].tolist()
-    torch.testing.assert_close(torch.cat(fed), data[f"{case}.assembled_input"], atol=1e-6, rtol=0)
+    golden_data.near(torch.cat(fed), data[f"{case}.assembled_input"], 1e-6)
     ends = data[f"{case}.step_lens"].cumsum(0).tolist()
     ours = dict(zip(torch.tensor([len(x) for x in fed]).cumsum(0).tolist(), outputs, strict=True))
     assert set(ours) <= set(ends)
     if f"{case}.step_logp" not in data:  # a trimmed case: what was fed and yielded is still compared
         return
     for end, expected in zip(ends, data[f"{case}.step_logp"], strict=True):
-        torch.testing.assert_close(ours[end], expected, atol=2e-4, rtol=0)
+        golden_data.near(ours[end], expected, 2e-4)
 
 
 @pytest.mark.parametrize("case", golden_data.cases("sampling", "scores"))
@@ -164,15 +164,15 @@ def test_both_draws_have_the_official_distributions(case):
     ids, weights = nucleus(scores, spec)
     kept = int((weights > 0).sum())
     assert ids[0, :kept].tolist() == data[f"{case}.cand_ids"].tolist()
-    torch.testing.assert_close(weights[0, :kept], data[f"{case}.cand_prob_raw"], atol=1e-6, rtol=0)
-    torch.testing.assert_close(weights[0, :kept] / weights.sum(), data[f"{case}.cand_prob"], atol=1e-6, rtol=0)
+    golden_data.near(weights[0, :kept], data[f"{case}.cand_prob_raw"], 1e-6)
+    golden_data.near(weights[0, :kept] / weights.sum(), data[f"{case}.cand_prob"], 1e-6)
     history = data[f"{case}.history"].long()[-spec.window :]
     repeats = (history[None] == ids[0, :kept, None]).sum(1) >= spec.window * spec.tau
     assert repeats.tolist() == data[f"{case}.fallback"].bool().tolist()
     redraws = data.get(f"{case}.fallback_index", torch.empty(0)).tolist()
     assert len(redraws) > 0 or not repeats.any()
     for index, expected in zip(redraws, data.get(f"{case}.fallback_dist", []), strict=True):
-        torch.testing.assert_close(without(scores, ids[:, index])[0], expected, atol=1e-6, rtol=0)
+        golden_data.near(without(scores, ids[:, index])[0], expected, 1e-6)
 
 
 def test_inverse_cdf_draws_each_index_as_often_as_its_weight():

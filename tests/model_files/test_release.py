@@ -147,7 +147,7 @@ def test_a_missing_or_empty_file_is_named_with_the_command_that_mends_it(folder,
 def test_a_pointer_or_a_truncated_file_is_named(folder, name):
     whole = (folder / name).read_bytes()
     (folder / name).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0123\nsize 2023456789\n")
-    with pytest.raises(ModelFilesError, match="(?i)pointer") as pointer:
+    with pytest.raises(ModelFilesError, match=r"(?i)pointer") as pointer:
         load(folder)
     assert name in str(pointer.value)
     (folder / name).write_bytes(whole[: len(whole) // 3])

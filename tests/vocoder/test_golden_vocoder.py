@@ -25,16 +25,6 @@ def golden(request):
     return version, golden_vocoder(version), golden_data.tensors(f"hift_{version}"), f"hift_{version}"
 
 
-def near(mine, theirs, atol):
-    assert mine.shape == theirs.shape
-    torch.testing.assert_close(mine, theirs, atol=atol, rtol=0)
-
-
-def near_rms(mine, theirs, limit):
-    assert mine.shape == theirs.shape
-    assert (mine - theirs).square().mean().sqrt() < limit * theirs.square().mean().sqrt()
-
-
 def runs(name: str) -> list[tuple[str, str, bool]]:
     """(case, prefix of its tensors, finalize)"""
     tags = (("f1.", True), ("f0.", False)) if name == "hift_v3" else (("", True),)
@@ -50,16 +40,20 @@ def test_transforms_are_the_official_ones(golden):
     _, vocoder, data, _ = golden
     spec = vocoder.spec
     spectrum = stft(data["stft.x"][None], spec.istft_n_fft, spec.istft_hop)[0]
-    near(spectrum, torch.cat([data["stft.real"], data["stft.imag"]]), SPECTRUM)
+    golden_data.near(spectrum, torch.cat([data["stft.real"], data["stft.imag"]]), SPECTRUM)
     magnitude = data["istft.magnitude"][None].clamp(max=100)
-    near(istft(magnitude, data["istft.phase"][None], spec.istft_n_fft, spec.istft_hop)[0], data["istft.out"], SPECTRUM)
+    golden_data.near(
+        istft(magnitude, data["istft.phase"][None], spec.istft_n_fft, spec.istft_hop)[0], data["istft.out"], SPECTRUM
+    )
 
 
 @torch.no_grad()
 def test_pitch_is_the_official_one(golden):
     version, vocoder, data, name = golden
     for case, prefix, finalize in runs(name):
-        near(vocoder.f0_predictor(data[f"{case}.mel"][None], finalize=finalize)[0], data[f"{prefix}f0"], F0[version])
+        golden_data.near(
+            vocoder.f0_predictor(data[f"{case}.mel"][None], finalize=finalize)[0], data[f"{prefix}f0"], F0[version]
+        )
 
 
 @torch.no_grad()
@@ -68,10 +62,10 @@ def test_excitation_from_the_official_pitch_is_the_official_one(golden):
     for case, prefix, finalize in runs(name):
         f0 = data[f"{prefix}f0"][None]
         noise = data["noise_f16"][:, : f0.shape[1] * vocoder.frame_samples].float()
-        near(vocoder.m_source(f0, noise), data[f"{prefix}source"], SOURCE)
+        golden_data.near(vocoder.m_source(f0, noise), data[f"{prefix}source"], SOURCE)
         if finalize and f"{case}.sine_plus_noise" in data:
             harmonics = vocoder.m_source.excite(f0, vocoder.m_source.phase_sums(f0), noise)
-            near(harmonics[0, ::40], data[f"{case}.sine_plus_noise"], SOURCE)
+            golden_data.near(harmonics[0, ::40], data[f"{case}.sine_plus_noise"], SOURCE)
 
 
 def test_excitation_from_the_official_seed_is_the_official_one():
@@ -83,18 +77,20 @@ def test_excitation_from_the_official_seed_is_the_official_one():
         # drawn into a transposed tensor, like the published one: the order of draws follows the memory
         noise = torch.empty(1, 9, f0.shape[1] * vocoder.frame_samples).transpose(1, 2).normal_(generator=generator)
         with torch.no_grad():
-            near(vocoder.m_source(f0, noise), data[f"{case}.source_seed4321"], SOURCE)
+            golden_data.near(vocoder.m_source(f0, noise), data[f"{case}.source_seed4321"], SOURCE)
 
 
 def test_wave_from_given_source_is_the_official_one(golden):
     _, vocoder, data, name = golden
     for case, prefix, finalize in runs(name):
         source = data[f"{prefix}source"][0]
-        near(vocoder.whole(data[f"{case}.mel"], source=source, finalize=finalize), data[f"{prefix}wav"], WAVE)
+        golden_data.near(
+            vocoder.whole(data[f"{case}.mel"], source=source, finalize=finalize), data[f"{prefix}wav"], WAVE
+        )
         if f"{case}.wav_cached" in data:
             cached = data[f"{case}.cache_source"][0]
             source = torch.cat([cached, source[len(cached) :]])
-            near(vocoder.whole(data[f"{case}.mel"], source=source), data[f"{case}.wav_cached"], WAVE)
+            golden_data.near(vocoder.whole(data[f"{case}.mel"], source=source), data[f"{case}.wav_cached"], WAVE)
 
 
 def test_whole_vocoder_is_the_official_one(golden):
@@ -102,9 +98,9 @@ def test_whole_vocoder_is_the_official_one(golden):
     for case, prefix, finalize in runs(name):
         wave = vocoder.whole(data[f"{case}.mel"], noise=data["noise_f16"][0], finalize=finalize)
         if version == "v3":
-            near(wave, data[f"{prefix}wav"], WHOLE_V3)
+            golden_data.near(wave, data[f"{prefix}wav"], WHOLE_V3)
         else:
-            near_rms(wave, data[f"{prefix}wav"], WHOLE_V2_RMS)
+            golden_data.near_rms(wave, data[f"{prefix}wav"], WHOLE_V2_RMS)
 
 
 def test_v3_stream_gives_the_official_wave_frame_by_frame():
@@ -114,7 +110,7 @@ def test_v3_stream_gives_the_official_wave_frame_by_frame():
         parts = [vocoder.advance(state, frame) for frame in mel.split(1, dim=1)]
         assert sum(map(len, parts)) == vocoder.frame_samples * max(0, mel.shape[1] - 8)
         parts.append(vocoder.advance(state, mel[:, :0], final=True))
-        near(torch.cat(parts), data[f"{case}.f1.wav"], WHOLE_V3)
+        golden_data.near(torch.cat(parts), data[f"{case}.f1.wav"], WHOLE_V3)
 
 
 def test_weight_norm_of_a_published_file_is_kept_for_training_or_folded(golden):
@@ -188,9 +184,11 @@ def test_recorded_mel_gives_the_recorded_offline_wave():
         for run in with_mel(version, streamed=False):
             for _, mel, source, wave in calls(version, run):
                 if source is not None:
-                    near(vocoder.whole(mel, source=source), wave, WAVE)
+                    golden_data.near(vocoder.whole(mel, source=source), wave, WAVE)
                 mine = vocoder.whole(mel, noise=noise_of(version))
-                near(mine, wave, WHOLE_V3) if version == "v3" else near_rms(mine, wave, WHOLE_V2_RMS)
+                golden_data.near(mine, wave, WHOLE_V3) if version == "v3" else golden_data.near_rms(
+                    mine, wave, WHOLE_V2_RMS
+                )
 
 
 def test_v3_stream_of_recorded_mel_gives_the_recorded_chunks():
@@ -198,7 +196,7 @@ def test_v3_stream_of_recorded_mel_gives_the_recorded_chunks():
     for run in with_mel("v3", streamed=True):
         state = vocoder.start(noise=noise_of("v3"))
         for call, mel, _, wave in calls("v3", run):
-            near(vocoder.advance(state, mel, final=call["finalize"]), wave, WHOLE_V3)
+            golden_data.near(vocoder.advance(state, mel, final=call["finalize"]), wave, WHOLE_V3)
 
 
 @pytest.mark.parametrize("given_source", (True, False))
@@ -212,5 +210,5 @@ def test_v2_compatible_stream_of_recorded_mel_gives_the_recorded_chunks(given_so
             if given_source:
                 state.given = [source]
             mine = vocoder.advance(state, mel, final=call["finalize"])
-            near(mine, wave, WAVE) if given_source else near_rms(mine, wave, WHOLE_V2_RMS)
+            golden_data.near(mine, wave, WAVE) if given_source else golden_data.near_rms(mine, wave, WHOLE_V2_RMS)
         assert golden_data.facts("pipeline_v2")["mel_cache_len"] == OVERLAP_FRAMES
