@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cosy_engine.audio.decode import MAX_BYTES, MAX_S, Decoded, check_size, decode, read_bytes
-from cosy_engine.errors import ReferenceSilent, ReferenceTooShort, ReferenceUnreadable
+from cosy_engine.errors import ReferenceSilent, ReferenceTooLong, ReferenceTooShort, ReferenceUnreadable
 from cosy_engine.types import Clip, to_int16
 
 MIN_S = 0.5
@@ -49,7 +49,7 @@ def read_clip(
         decoded = decode(read_bytes(source, max_bytes), name, max_s=max_s)
     else:
         name = name or "the recording"
-        decoded = _from_array(source, name)
+        decoded = _from_array(source, name, max_s)
     return _clip(decoded, name, min_s)
 
 
@@ -122,7 +122,7 @@ def to_mono(channels: np.ndarray) -> tuple[np.ndarray, list[str]]:
     return mean, notes
 
 
-def _from_array(source: tuple[int, np.ndarray], name: str) -> Decoded:
+def _from_array(source: tuple[int, np.ndarray], name: str, max_s: float) -> Decoded:
     try:
         rate_hz, samples = source
         rate_hz, samples = int(rate_hz), np.asarray(samples)
@@ -132,6 +132,10 @@ def _from_array(source: tuple[int, np.ndarray], name: str) -> Decoded:
         raise ReferenceUnreadable(f"{name} holds no samples: record it again")
     if not 4000 <= rate_hz <= 384_000:
         raise ReferenceUnreadable(f"{name} claims {rate_hz} Hz, which cannot be right: record it again")
+    if max(samples.shape) > max_s * rate_hz:
+        raise ReferenceTooLong(
+            f"{name} is longer than {max_s:.0f} s, which is as much as is read: cut out 3 to 10 s of it"
+        )
     kind = samples.dtype.kind
     if kind != "f":
         bits = 8 * samples.dtype.itemsize

@@ -292,6 +292,11 @@ def test_what_is_no_audio_array_is_refused(given):
         read_clip(given)
 
 
+def test_a_recording_is_limited_like_a_file():
+    with pytest.raises(ReferenceTooLong, match="longer than 2 s"):
+        read_clip((24000, np.zeros(60000, np.int16)), max_s=2)
+
+
 def test_mono_of_many_channels_leaves_silent_ones_out():
     wave = np.zeros((6, 24000), np.float32)
     wave[2] = sine()
