@@ -16,6 +16,7 @@ import torch
 from cosy_engine.accel.buckets import ROWS, round_up
 from cosy_engine.accel.decode_graph import GraphDecode
 from cosy_engine.accel.decode_torch import TorchStep
+from cosy_engine.accel.flow_graph import GraphFlow
 from cosy_engine.audio.speaker_encoder import SpeakerEncoder
 from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
 from cosy_engine.audio.voice import VoiceEncoder
@@ -137,9 +138,10 @@ class StageShelf:
 
     def chores(self, precision: str, tier: str) -> Iterator[Callable[[], None]]:
         """The work of warming up, in pieces that the worker does between requests."""
-        decoder = getattr(self.at(precision, tier).pool, "step", None)
-        if isinstance(decoder, GraphDecode):
-            yield from decoder.captures()
+        stages = self.at(precision, tier)
+        for part in (stages.pool.step, stages.flow):
+            if isinstance(part, GraphDecode | GraphFlow):
+                yield from part.captures()
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,14 +186,16 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
     lm = models.lm
     steps = 1 if lm.device.type == "cpu" else STEPS_PER_LAUNCH
     pool = DecodePool(lm, rows, ROW_POSITIONS, ROW_DRAWS, steps=steps)
+    flow = models.flow
     if tier == "graph":
         pool.step = GraphDecode(TorchStep(lm, ROW_POSITIONS), pool.state, rows)
+        flow = GraphFlow(flow)
     return Stages(
         lm=lm,
         pool=pool,
         lone_pool=lambda plan: DecodePool(lm, 1, plan.positions, plan.max_tokens, steps=steps),
         plan=RowPlan,
-        flow=models.flow,
+        flow=flow,
         vocoder=models.vocoder,
         bistream=Bistream,
         stretch=stretch,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cosy_engine.audio.clip_report import transcript_note
 from cosy_engine.audio.voice import VoiceEncoder
 from cosy_engine.audio.waveform import read_clip
 from cosy_engine.audio.window import best_window
@@ -151,6 +152,10 @@ class Engine:
         hears = self.text.hears_reference(mode, voice.transcript, request.instruction)
         if "transcript" in mode.asks and not hears:
             raise InputMissing(MISSING["transcript"].format(mode=mode.id), "transcript")
+        if hears:
+            notes += filter(None, [transcript_note(voice.transcript, voice.seconds)])
+        if hears and plan is not None:
+            notes += filter(None, [self.text.short_text_note(plan, voice.transcript)])
         segments = self._source_segments(request, notes) if plan is None and not pieces else []
         if mode.speaks_text:
             prompt = self.text.prompt_ids(mode, voice.transcript, request.instruction)

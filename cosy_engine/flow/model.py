@@ -78,6 +78,13 @@ class Flow(nn.Module):
 
     # ---- networks, with gradients
 
+    def noise(self, start: int, frames: int) -> Tensor:
+        """(frames, M) start values of the solver for frames start .. start+frames-1.
+
+        Raises: TextTooLong: the fixed table ends before.
+        """
+        return start_noise(self.mel_bins, start, frames, self.device)
+
     def speaker(self, embedding: Tensor) -> Tensor:
         """(B, 192) raw speaker vectors -> (B, M)."""
         return self.spk_embed_affine_layer(F.normalize(embedding.float(), dim=-1))

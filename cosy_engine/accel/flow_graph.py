@@ -1,0 +1,173 @@
+"""The flow with its solver steps replayed from captured graphs, one for each bucket of frames.
+
+One graph holds one Euler step (both guidance rows); the step number lives on the device, so ten replays are a solve. An
+utterance is padded to its bucket and a key mask hides the padding, which changes nothing but rounding.
+
+Streams recompute the frames of the prompt and of earlier chunks instead of keeping caches: a cache costs about 90 MB per
+second of speech and stream at full size (spec of the model), and binds a graph to one stream's addresses.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cosy_engine.accel.buckets import round_up
+from cosy_engine.accel.graphs import Graph
+from cosy_engine.stages import FlowPrompt
+
+FRAMES = (100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 800, 1000, 1200, 1500, 2000)  # 50 a second, prompt included
+
+
+@dataclass(slots=True)
+class RecomputeState:
+    """A stream: the prompt, all tokens so far, and how many of them (prompt included) are in finished blocks."""
+
+    prompt: FlowPrompt
+    tokens: Tensor
+    done: int
+
+
+class SolverStep:
+    """Static inputs and one captured Euler step for a bucket of F frames.
+
+    x: (1, F, M) fp32, the state, moved on by each call. mu, cond: (2, F, M). speaker: (2, M); second rows stay zero.
+    mask: (1, 1, F, F) bool, which keys a query sees. step: (1,) int64, counts calls since it was set to 0.
+    """
+
+    def __init__(self, decoder, frames: int, mel_bins: int, device: torch.device):
+        self.decoder, self.frames = decoder, frames
+        self.x = torch.zeros(1, frames, mel_bins, device=device)
+        self.mu, self.cond = (torch.zeros(2, frames, mel_bins, device=device) for _ in range(2))
+        self.speaker = torch.zeros(2, mel_bins, device=device)
+        self.mask = torch.ones(1, 1, frames, frames, dtype=torch.bool, device=device)
+        self.step = torch.zeros(1, dtype=torch.int64, device=device)
+        self.sizes = torch.tensor(decoder.sizes, device=device)
+        self.positions = decoder.estimator.positions(0, frames)
+        self.table = decoder.time_table()
+
+    def __call__(self) -> None:
+        rate = self.decoder.cfg_rate
+        velocity = self.decoder.estimator(
+            self.x.expand(2, -1, -1),
+            self.mu,
+            self.speaker,
+            self.cond,
+            self.table[self.step],
+            mask=self.mask,
+            positions=self.positions,
+        )
+        given, free = velocity[:1], velocity[1:]
+        self.x += self.sizes[self.step] * ((1.0 + rate) * given - rate * free)
+        self.step += 1
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What one capture cost."""
+
+    frames: int
+    seconds: float
+    bytes: int
+
+
+class GraphFlow:
+    """A FlowDecoder over a Flow. capture_graph: makes a callable of a SolverStep; Graph on a GPU."""
+
+    def __init__(self, flow, buckets: tuple[int, ...] = FRAMES, capture_graph: Callable = Graph):
+        self.flow, self.spec, self.buckets = flow, flow.spec, buckets
+        self._capture_graph = capture_graph
+        self._steps: dict[int, tuple[SolverStep, Callable[[], object]]] = {}
+        self.replays = 0
+        self.captured: list[Captured] = []
+
+    # ---- warm-up
+
+    def captures(self) -> Iterator[Callable[[], None]]:
+        """One piece of work for each bucket, short ones first: they make the first sound."""
+        for frames in self.buckets:
+            yield lambda frames=frames: self.capture(frames)
+
+    @torch.inference_mode()
+    def capture(self, frames: int) -> None:
+        """Capture one bucket."""
+        device = self.flow.device
+        cuda = device.type == "cuda"
+        began, before = time.perf_counter(), torch.cuda.memory_reserved() if cuda else 0
+        step = SolverStep(self.flow.decoder, frames, self.spec.mel_bins, device)
+        share = next((graph for _, graph in self._steps.values()), None)
+        graph = self._capture_graph(step, share)
+        self._steps[frames] = step, graph
+        taken = torch.cuda.memory_reserved() - before if cuda else 0
+        self.captured.append(Captured(frames, time.perf_counter() - began, taken))
+
+    # ---- FlowDecoder
+
+    @torch.inference_mode()
+    def whole(
+        self, tokens: list[Tensor], prompts: list[FlowPrompt], *, streaming: bool = False, finalize: bool = True
+    ) -> list[Tensor]:
+        """See stages.FlowDecoder.whole. Rows are solved one after another: at these sizes the chip is full."""
+        return [self._one(row, prompt, streaming, finalize) for row, prompt in zip(tokens, prompts, strict=True)]
+
+    def _one(self, tokens: Tensor, prompt: FlowPrompt, streaming: bool, finalize: bool) -> Tensor:
+        flow = self.flow
+        count = len(prompt.tokens) + len(tokens)
+        frames = 2 * max(0, count - (0 if finalize else self.spec.lookahead_tokens))
+        known = prompt.mel.shape[0]
+        captured = self._steps.get(round_up(frames, self.buckets))
+        if captured is None or frames <= known:
+            return flow.whole([tokens], [prompt], streaming=streaming, finalize=finalize)[0]
+        step, graph = captured
+        ids = torch.cat([prompt.tokens, tokens])[None]
+        mu = flow.condition(ids, streaming=streaming, finalize=finalize)[0].T
+        step.mu[0, :frames] = mu
+        step.mu[0, frames:] = 0
+        step.cond[0, :known] = prompt.mel
+        step.cond[0, known:] = 0
+        step.speaker[0] = flow.speaker(prompt.embedding[None])[0]
+        step.x[0, :frames] = flow.noise(0, frames)
+        step.x[0, frames:] = 0
+        step.mask.copy_(self._mask(step.frames, frames, streaming))
+        step.step.zero_()
+        for _ in flow.decoder.sizes:
+            graph()
+        self.replays += len(flow.decoder.sizes)
+        return step.x[0, known:frames].T.contiguous()
+
+    def _mask(self, frames: int, valid: int, streaming: bool) -> Tensor:
+        """(1, 1, F, F): keys up to the last valid frame, and with block masks up to the end of the query's block."""
+        keys = torch.arange(frames, device=self.flow.device)
+        mask = (keys < valid)[None].expand(frames, -1)
+        if streaming:
+            block = 2 * self.spec.block_tokens
+            mask = mask & (keys[None] < (keys[:, None] // block + 1) * block)
+        return mask[None, None]
+
+    def start(self, prompt: FlowPrompt) -> RecomputeState:
+        """A new stream; nothing is computed yet."""
+        whole_blocks = max(0, len(prompt.tokens) - self.spec.lookahead_tokens) // self.spec.block_tokens
+        return RecomputeState(prompt, prompt.tokens[:0], whole_blocks * self.spec.block_tokens)
+
+    def tokens_to_next(self, state: RecomputeState) -> int:
+        """See stages.FlowDecoder.tokens_to_next."""
+        have = len(state.prompt.tokens) + len(state.tokens)
+        return state.done + self.spec.block_tokens + self.spec.lookahead_tokens - have
+
+    def advance(self, state: RecomputeState, tokens: Tensor, *, final: bool = False) -> Tensor:
+        """See stages.FlowDecoder.advance; costs a pass over everything so far when a block completes."""
+        state.tokens = torch.cat([state.tokens, tokens.to(state.tokens.device, state.tokens.dtype)])
+        have, block = len(state.prompt.tokens) + len(state.tokens), self.spec.block_tokens
+        ready = have if final else max(0, have - self.spec.lookahead_tokens) // block * block
+        if ready <= state.done:
+            return torch.zeros(self.spec.mel_bins, 0, device=self.flow.device)
+        end = len(state.tokens) if final else ready + self.spec.lookahead_tokens - len(state.prompt.tokens)
+        mel = self.whole([state.tokens[:end]], [state.prompt], streaming=True, finalize=final)[0]
+        known = state.prompt.mel.shape[0]
+        new = mel[:, max(0, 2 * state.done - known) :]
+        state.done = ready
+        return new.contiguous()
