@@ -3,6 +3,8 @@
 At a quarter of the usual width, so that they train fast and fit in a small checkpoint.
 """
 
+import itertools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -21,7 +23,7 @@ class Period(nn.Module):
         self.period = period
         ends = (1, *widths)
         self.convs = nn.ModuleList(
-            weight_norm(nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0))) for a, b in zip(ends[:-1], ends[1:], strict=True)
+            weight_norm(nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0))) for a, b in itertools.pairwise(ends)
         )
         self.convs.append(weight_norm(nn.Conv2d(widths[-1], widths[-1], (5, 1), 1, (2, 0))))
         self.last = weight_norm(nn.Conv2d(widths[-1], 1, (3, 1), 1, (1, 0)))
@@ -43,7 +45,7 @@ class Spectrogram(nn.Module):
         super().__init__()
         self.n_fft, self.hop = n_fft, hop
         self.register_buffer("window", torch.hann_window(n_fft), persistent=False)
-        shapes = [(1, (3, 9), (1, 1)), *[(width, (3, 9), (1, 2))] * 3, (width, (3, 3), (1, 1))]
+        shapes = [(1, (3, 9), (1, 2)), *[(width, (3, 9), (1, 2))] * 3, (width, (3, 3), (1, 1))]
         self.convs = nn.ModuleList(weight_norm(nn.Conv2d(i, width, k, s, (k[0] // 2, k[1] // 2))) for i, k, s in shapes)
         self.last = weight_norm(nn.Conv2d(width, 1, (3, 3), 1, 1))
 

@@ -20,21 +20,41 @@ clone must beat that), DNSMOS, and the ratio of durations.
 """
 
 import argparse
+import itertools
 import json
 import os
 import re
 import sys
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
 import soundfile as sf
 from scipy.signal import resample_poly
 
-ONES = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-).split()
-TENS = "_ _ twenty thirty forty fifty sixty seventy eighty ninety".split()
+ONES = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+TENS = ["_", "_", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"]
 ORDINALS = {
     "one": "first",
     "two": "second",
@@ -154,7 +174,7 @@ def edits(a, b):
 
 def joined(ref, hyp):
     """let "southwest" match "south west": split or join words of hyp as ref has them"""
-    pairs = {a + b: (a, b) for a, b in zip(ref, ref[1:])}
+    pairs = {a + b: (a, b) for a, b in itertools.pairwise(ref)}
     have = set(ref)
     out = []
     for w in hyp:
@@ -204,6 +224,7 @@ class Speaker:
     def __init__(self):
         import io
         from contextlib import redirect_stdout
+
         from resemblyzer import VoiceEncoder, preprocess_wav
 
         with redirect_stdout(io.StringIO()):
@@ -238,7 +259,8 @@ def main():
     ap.add_argument("--verbose", action="store_true")
     ap.add_argument("--json")
     a = ap.parse_args()
-    items = [json.loads(line) for line in open(a.list, encoding="utf-8") if line.strip()][: a.limit]
+    lines = Path(a.list).read_text(encoding="utf-8").splitlines()
+    items = [json.loads(line) for line in lines if line.strip()][: a.limit]
     refs_dir = a.refs or os.path.dirname(os.path.abspath(a.list))
     asr = None if a.no_asr else Recogniser(a.asr, a.threads)
     try:
@@ -323,7 +345,7 @@ def main():
     for k, v in rep.items():
         print(f"{k:26s} {v:.4f}" if isinstance(v, float) else f"{k:26s} {v}")
     if a.json:
-        json.dump({"summary": rep, "items": rows}, open(a.json, "w"), indent=1, default=float)
+        Path(a.json).write_text(json.dumps({"summary": rep, "items": rows}, indent=1, default=float))
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from cosy_engine.audio.features import mel_filters
 
-
 FRAMES, HOP_SAMPLES = 160, 160  # one window of 1.6 s at 16 kHz
 
 

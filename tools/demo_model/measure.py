@@ -1,93 +1,61 @@
-"""Measure the exported files on recorded clips: python measure.py MODELS_DIR CORPUS_FOLDER SPLIT [--resemblyzer]
+"""Measure the exported front end through the engine, as a user's clip goes through it.
 
-Phoneme error rate through the codes alone (CTC head of the training tail against the clips' phoneme strings), equal error
-rate of the speaker vectors, agreement of codes when half of a clip is heard. With --resemblyzer (pip package) also how the
-vectors' cosine between voices ranks pairs compared with that embedding. CORPUS_FOLDER is one that corpus.py reads.
+    python -m tools.demo_model.measure outside.npz [--folder checkpoints] [--tail checkpoints/tokenizer.safetensors]
+
+Per source of clips: phoneme error rate of the codes (read by the training tail's CTC head), and how many codes of the
+first half of a clip stay the same when the rest is not heard.
 """
 
 import argparse
-import os
-import sys
+import json
+from pathlib import Path
 
-import numpy as np
-import onnxruntime as ort
 import torch
 
-import common
-import data
-import features
-import models
-from train_speaker import equal_error, rank
-from train_tokenizer import edit
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-import corpus  # noqa: E402
+from cosy_engine.audio.speaker_encoder import SpeakerEncoder
+from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
+from tools.demo_model import data, front_end, schedule
+from tools.demo_model.codes import CHECKPOINTS
+from tools.demo_model.corpus import outside_file
+from tools.demo_model.train_speaker import equal_error
+from tools.demo_model.train_tokenizer import collapsed, edits
 
 
-def unit(a):
-    return a / np.linalg.norm(a, axis=-1, keepdims=True)
+@torch.no_grad()
+def measure(clips: list[outside_file.OutsideClip], tokenizer: SpeechTokenizer, encoder: SpeakerEncoder, tail) -> dict:
+    """Figures per source, and the equal error rate over all pairs of clips."""
+    sums, vectors = {}, []
+    for clip in clips:
+        wave = torch.from_numpy(clip.wave)
+        codes = tokenizer(wave)
+        half = tokenizer(wave[: len(wave) // 2 // 640 * 640])
+        out = tail(front_end.digits(codes[None]), torch.tensor([len(codes)]))["ctc"][0].argmax(-1).tolist()
+        truth = data.phone_classes(clip.phonemes)
+        row = sums.setdefault(clip.source, [0, 0, 0, 0])
+        new = (edits(collapsed(out), truth), len(truth), int((half == codes[: len(half)]).sum()), len(half))
+        sums[clip.source] = [a + b for a, b in zip(row, new, strict=True)]
+        vectors.append(torch.nn.functional.normalize(encoder(wave), dim=0))
+    v = torch.stack(vectors)
+    upper = torch.triu_indices(len(clips), len(clips), 1)
+    same = [clips[i].voice == clips[j].voice for i, j in upper.T.tolist()]
+    result = {
+        source: {"phoneme_error_rate": round(wrong / total, 4), "half_clip_codes_equal": round(equal / heard, 4)}
+        for source, (wrong, total, equal, heard) in sums.items()
+    }
+    return result | {"equal_error_rate": round(equal_error((v @ v.T)[tuple(upper)].numpy(), same), 4)}
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("models")
-    ap.add_argument("folder")
-    ap.add_argument("split")
-    ap.add_argument("--speakers", help="only speakers whose name starts so")
-    ap.add_argument("--resemblyzer", action="store_true")
+    ap.add_argument("outside")
+    ap.add_argument("--folder", type=Path, default=CHECKPOINTS)
+    ap.add_argument("--tail", default=CHECKPOINTS / "tokenizer.safetensors")
     a = ap.parse_args()
-    tok = ort.InferenceSession(os.path.join(a.models, "speech_tokenizer.onnx"), providers=["CPUExecutionProvider"])
-    spk = ort.InferenceSession(os.path.join(a.models, "speaker_encoder.onnx"), providers=["CPUExecutionProvider"])
-    tail = models.Tail(data.NPHONES, 33)
-    common.load(os.path.join(a.models, "speech_tokenizer.safetensors"), dict(tail=tail))
-    tail.eval()
-
-    def codes(x):
-        f = features.whisper_logmel(x)
-        return torch.from_numpy(
-            tok.run(None, {"feats": f.numpy(), "feats_length": np.array([f.shape[-1]], np.int32)})[0]
-        )
-
-    errors = phones = same_half = half = 0
-    E, R, who = [], [], []
-    if a.resemblyzer:
-        from resemblyzer import VoiceEncoder
-
-        other = VoiceEncoder("cpu", verbose=False)
-    for o, x in corpus.read(a.folder, a.split):
-        if a.speakers and not o["speaker"].startswith(a.speakers):
-            continue
-        x = features.resample(torch.from_numpy(x)[None], 24000, 16000)
-        c = codes(x)
-        with torch.no_grad():
-            g = tail(models.vector(c), torch.tensor([c.shape[1]]))["ctc"][0].argmax(-1).tolist()
-        said = [v for k, v in enumerate(g) if v and (k == 0 or g[k - 1] != v)]
-        ref = [data.CLASS[p] for p in o["phonemes"] if data.CLASS.get(p, 0) > 0]
-        errors, phones = errors + edit(said, ref), phones + len(ref)
-        h = codes(x[:, : x.shape[1] // 2 // 640 * 640])
-        same_half, half = same_half + int((h[0] == c[0, : h.shape[1]]).sum()), half + h.shape[1]
-        E.append(spk.run(None, {"input": features.fbank(x).numpy()})[0][0])
-        who.append(o["speaker"])
-        if a.resemblyzer:
-            R.append(other.embed_utterance(x[0].numpy()))
-    E, who = unit(np.stack(E)), np.array(who)
-    print(
-        f"{len(who)} clips, {len(set(who))} voices: phoneme error rate {errors / phones:.3f}; codes of the first half alone equal {same_half / half:.3f}"
-    )
-    i = np.triu_indices(len(who), 1)
-    same, s = who[i[0]] == who[i[1]], (E @ E.T)[i]
-    if same.any() and not same.all():
-        print(
-            f"equal error rate {equal_error(s, same):.4f}; cosine {s[same].mean():.3f} same voice, {s[~same].mean():.3f} other"
-        )
-    if R:
-        R = unit(np.stack(R))
-        u = np.unique(who)
-        j = np.triu_indices(len(u), 1)
-        m = [unit(np.stack([X[who == k].mean(0) for k in u])) for X in (E, R)]
-        print(
-            f"Resemblyzer: equal error rate {equal_error((R @ R.T)[i], same):.4f}; Spearman over pairs of voices {np.corrcoef(*(rank((x @ x.T)[j]) for x in m))[0, 1]:.3f}"
-        )
+    tail = front_end.Tail(data.N_PHONES, data.VOICE_AXES + 1).eval()
+    schedule.load(a.tail, {"tail": tail})
+    tokenizer = SpeechTokenizer(a.folder / "speech_tokenizer.onnx", device="cpu")
+    encoder = SpeakerEncoder(a.folder / "speaker_encoder.onnx")
+    print(json.dumps(measure(outside_file.read(a.outside), tokenizer, encoder, tail), indent=1))
 
 
 if __name__ == "__main__":

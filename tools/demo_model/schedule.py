@@ -116,11 +116,12 @@ def round_to_half(module: nn.Module) -> None:
         p.copy_(p.half().float())
 
 
-def arguments(description: str, seconds: float, rate: float) -> argparse.ArgumentParser:
-    """The options that every training script has."""
+def arguments(description: str, seconds: float, rate: float, corpus: bool = True) -> argparse.ArgumentParser:
+    """The options that every training script has. corpus: it reads corpus folders."""
     ap = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--train", nargs="+", required=True, help="corpus folders")
-    ap.add_argument("--dev", required=True, help="corpus folder of voices and sentences that training lacks")
+    if corpus:
+        ap.add_argument("--train", nargs="+", required=True, help="corpus folders")
+        ap.add_argument("--dev", required=True, help="corpus folder of voices and sentences that training lacks")
     ap.add_argument("--out", required=True)
     ap.add_argument("--seconds", type=float, default=seconds, help="learning rate and end follow the clock")
     ap.add_argument("--steps", type=int, help="end after so many steps, if sooner (tests)")

@@ -52,7 +52,6 @@ class _Snake(torch.autograd.Function):
         return dx, da.sum(0), None
 
 
-def snake(x: Tensor, alpha: Tensor) -> Tensor:
-    """(B, C, T) and (C,) float32 -> (B, C, T), in autocast's dtype where that is on (the maths is float32)."""
-    dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
+def snake(x: Tensor, alpha: Tensor, dtype: torch.dtype) -> Tensor:
+    """(B, C, T) of any precision and (C,) float32 -> (B, C, T) in dtype; the maths is float32."""
     return _Snake.apply(x, alpha, dtype)

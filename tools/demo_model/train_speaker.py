@@ -23,6 +23,7 @@ from torch import Tensor
 
 from cosy_engine.audio.features import kaldi_fbank
 from tools.demo_model import augment, data, front_end, schedule
+from tools.demo_model.corpus import outside_file
 from tools.demo_model.independent import IndependentEncoder
 
 AUDIBLE_AXES = 8
@@ -129,15 +130,13 @@ def gates(net, head, c: data.Corpus, target: Tensor, encoder: IndependentEncoder
 @torch.no_grad()
 def outside_gate(net, encoder: IndependentEncoder, path, device) -> dict:
     """Over pairs of clips of voices from outside: Spearman with the independent encoder, and both equal error rates."""
-    z = np.load(path)
-    ends = np.cumsum(z["length"])
     mine, other, who = [], [], []
-    for end, n, voice in zip(ends, z["length"], z["voice"].tolist(), strict=True):
-        if n > 1.5 * 16000:
-            wave = torch.from_numpy(z["audio"][end - n : end].astype(np.float32) / 32768).to(device)[None]
+    for clip in outside_file.read(path):
+        if len(clip.wave) > 1.5 * 16000:
+            wave = torch.from_numpy(clip.wave).to(device)[None]
             mine.append(net(kaldi_fbank(wave))[0])
             other.append(encoder(wave)[0])
-            who.append(voice)
+            who.append(clip.voice)
     mine, other, who = F.normalize(torch.stack(mine)), torch.stack(other), np.array(who)
     upper = np.triu_indices(len(who), 1)
     same = who[upper[0]] == who[upper[1]]
@@ -153,8 +152,8 @@ def outside_gate(net, encoder: IndependentEncoder, path, device) -> dict:
 class Crops:
     """Random crops of the corpus, with some of the guests'."""
 
-    def __init__(self, c: data.Corpus, guests: data.Corpus | None, batch: int, warp: float):
-        self.c, self.guests, self.warp = c, guests, warp
+    def __init__(self, c: data.Corpus, guests: data.Corpus | None, batch: int, warp: float, longest_s: float):
+        self.c, self.guests, self.warp, self.longest_s = c, guests, warp, longest_s
         self.guest_rows = batch // 10 if guests else 0
         self.rows = batch - self.guest_rows
         self.rng = np.random.default_rng(int(time.time()))
@@ -170,7 +169,7 @@ class Crops:
 
     def draw(self) -> tuple[Tensor, Tensor, Tensor]:
         """Waves at 16 kHz (B, N), the guests' last; utterances and rates (1 = as it is) of the corpus's rows."""
-        n = int(self.rng.uniform(1.5, 5.0) * 25) * 960
+        n = int(self.rng.uniform(min(1.5, self.longest_s), self.longest_s) * 25) * 960
         ids, wave, rate = self._from(self.c, self.rows, n, 1 / 3)
         rate = torch.ones(self.rows, device=wave.device) if rate is None else rate
         if self.guests:
@@ -184,6 +183,7 @@ def main():
     ap.add_argument("--independent", help="weights packed by independent.py; without it, no distance loss")
     ap.add_argument("--outside", help="outside.npz")
     ap.add_argument("--batch", type=int, default=256)
+    ap.add_argument("--longest", type=float, default=5.0, help="seconds of a crop, at most")
     ap.add_argument("--warp", type=float, default=0, help="a third of the crops plays up to exp(+-this) faster, higher")
     a = ap.parse_args()
     device, out = torch.device(a.device), Path(a.out)
@@ -212,7 +212,7 @@ def main():
     log(note="loaded", hours=hours, utterances=len(c.items), parameters=schedule.parameters(net))
     means = voice_means(encoder, c) if encoder else None
     log(note="voice means")
-    crops = Crops(c, guests, a.batch, a.warp)
+    crops = Crops(c, guests, a.batch, a.warp, a.longest)
     weight = torch.ones(target.shape[1], device=device)
     weight[:AUDIBLE_AXES], weight[-1] = 3, 6
     weight /= weight.sum()

@@ -21,6 +21,7 @@ from torch import Tensor
 from cosy_engine.audio.features import flow_mel, resample, whisper_log_mel
 from cosy_engine.settings.model_spec import MelSpec
 from tools.demo_model import augment, data, front_end, schedule
+from tools.demo_model.corpus import outside_file
 
 TOKEN_SAMPLES = 960  # at 24 kHz: 25 tokens a second
 MEL_MEAN, MEL_SCALE = -5.5, 2.5
@@ -155,15 +156,13 @@ def phoneme_errors(tokenizer, tail, waves: list[np.ndarray], phonemes: list[str]
 
 def outside_errors(tokenizer, tail, path, device) -> dict[str, float]:
     """Phoneme error rate on each source of an outside.npz."""
-    z = np.load(path)
-    ends = np.cumsum(z["length"])
-    waves = [z["audio"][e - n : e].astype(np.float32) / 32768 for e, n in zip(ends, z["length"], strict=True)]
-    result = {}
-    for source in dict.fromkeys(z["source"].tolist()):
-        mine = [k for k, s in enumerate(z["source"]) if s == source]
-        spoken = [str(z["phonemes"][k]) for k in mine]
-        name = f"phoneme_error_rate_{source.replace(' ', '_')}"
-        result[name] = phoneme_errors(tokenizer, tail, [waves[k] for k in mine], spoken, device)
+    clips, result = outside_file.read(path), {}
+    for source in dict.fromkeys(clip.source for clip in clips):
+        mine = [clip for clip in clips if clip.source == source]
+        waves, spoken = [clip.wave for clip in mine], [clip.phonemes for clip in mine]
+        result[f"phoneme_error_rate_{source.replace(' ', '_')}"] = phoneme_errors(
+            tokenizer, tail, waves, spoken, device
+        )
     return result
 
 
@@ -219,8 +218,13 @@ def gates(tokenizer, tail, c: data.Corpus, target: Tensor, amp, limit: int | Non
 
 
 @torch.no_grad()
-def encode_all(tokenizer, c: data.Corpus, amp, cap_s: float = 1500.0, limit: int | None = None) -> list[np.ndarray]:
-    """Codes of every utterance, int16, in the corpus's order (None for those beyond `limit`, shortest first)."""
+def encode_all(
+    tokenizer, c: data.Corpus, amp, cap_s: float = 1500.0, limit: int | None = None, noisy: bool = False
+) -> list[np.ndarray]:
+    """Codes of every utterance, int16, in the corpus's order (None for those beyond `limit`, shortest first).
+
+    noisy: as a microphone would have heard it.
+    """
     order = np.argsort(c.seconds)[:limit]
     out, at = [None] * len(c.items), 0
     while at < len(order):
@@ -229,6 +233,7 @@ def encode_all(tokenizer, c: data.Corpus, amp, cap_s: float = 1500.0, limit: int
         at += len(ids)
         t = torch.as_tensor(ids, device=c.device)
         wave = c.wave16(t, int(c.samples[ids].max()) // 1920 * 1920 + 1920)
+        wave = augment.channel(wave, c.n[t] * 2 // 3) if noisy else wave
         with amp:
             h, n = tokenizer.encode(whisper_log_mel(wave), c.n[t] * 2 // 3 // 160)
         codes, n = tokenizer.codes(h).cpu().numpy(), n.cpu().numpy()
@@ -342,7 +347,7 @@ def main():
     codes = encode_all(tokenizer, c, full, cap_s=1500 if on_gpu else 60)
     histogram = np.bincount(np.concatenate([x for x in codes if x is not None]), minlength=front_end.CODES)
     p = histogram / histogram.sum()
-    hit = voice_probe(codes, c.voice.cpu().numpy(), len(c.voices), device, 1500 if on_gpu else 30)
+    hit = voice_probe(codes, c.voice.cpu().numpy(), len(c.voices), device, 1500 if on_gpu else 4)
     result |= {
         "train_codes_used": int((histogram > 0).sum()),
         "train_entropy_bits": float(-(p[p > 0] * np.log2(p[p > 0])).sum()),

@@ -12,7 +12,6 @@ data included, is one CUDA graph. Writes vocoder.safetensors (average weights; n
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +19,12 @@ import torch
 from torch import Tensor, nn
 
 from cosy_engine.audio.features import flow_mel, mel_filters
-from cosy_engine.settings.model_spec import MelSpec
-from tools.demo_model import data, discriminators, schedule
-from tools.demo_model.vocoder import HiFT
+from cosy_engine.settings.model_spec import HiftSpec, MelSpec
+from cosy_engine.vocoder import Hift
+from tools.demo_model import cuda_graph, data, discriminators, schedule
+from tools.demo_model.fast_vocoder import slow_down, speed_up
 
 MEL = MelSpec()
-WARM_STEPS = 5
 MEL_WEIGHT, FEATURE_WEIGHT = 45.0, 2.0
 
 
@@ -93,54 +92,37 @@ class Segments:
         return self.mel(wide)[:, :, 2:-2], wide[:, edge:-edge], c.grid(c.pitch_hz, ids, middle, 0).float()
 
 
-def captured(step: Callable[[], dict[str, Tensor]]) -> Callable[[], dict[str, Tensor]]:
-    """The step as one CUDA graph; it has really run WARM_STEPS times after this."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(WARM_STEPS):
-            step()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = step()
-
-    def replay():
-        graph.replay()
-        return result
-
-    return replay
-
-
 class Training:
     """Networks, optimisers and the two kinds of step."""
 
-    def __init__(self, net: HiFT, critic: discriminators.Discriminators, segments: Segments, rate: float):
+    def __init__(self, net: Hift, critic: discriminators.Discriminators, segments: Segments, rate: float):
         self.net, self.critic, self.segments = net, critic, segments
         self.device = segments.c.device
-        on_gpu = self.device.type == "cuda"
-        self.rate = torch.tensor(rate, device=self.device)
-        options = {"betas": (0.8, 0.99), "weight_decay": 0.01, "fused": on_gpu, "capturable": on_gpu}
-        self.optimiser = torch.optim.AdamW(net.parameters(), self.rate, **options)
-        self.critic_optimiser = torch.optim.AdamW(critic.parameters(), self.rate, **options)
-        self.average = schedule.Average(net)
-        self.decay = torch.tensor(0.0, device=self.device)  # 1 - decay of the average, set per step
+        options = {"betas": (0.8, 0.99), "weight_decay": 0.01}
+        self.optimiser, self.rate = cuda_graph.optimiser(net, rate, **options)
+        self.critic_optimiser, self.critic_rate = cuda_graph.optimiser(critic, rate, **options)
+        self.average = cuda_graph.DeviceAverage(net, 0.999)
         self.spectral = SpectralLoss().to(self.device)
         sizes = ((MEL.n_fft, MEL.hop_samples, 80), (1024, 256, 80), (512, 128, 40))
         self.mels = nn.ModuleList(LogMel(*s) for s in sizes).to(self.device)
 
-    def amp(self):
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda")
+    def set(self, rate: float, step: int) -> None:
+        """What changes from step to step."""
+        self.rate.fill_(rate)
+        self.critic_rate.fill_(rate)
+        self.average.set_step(step)
 
-    def made(self) -> tuple[Tensor, Tensor, Tensor, dict[str, Tensor]]:
+    def judged(self, wave: Tensor) -> tuple[list[Tensor], list[list[Tensor]]]:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            return self.critic(wave)
+
+    def made(self) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """Made and true waveform, and the losses that need no discriminator."""
         mel, wave, hz = self.segments.draw()
-        with self.amp():
-            guess = self.net.f0_predictor(mel).float()
+        guess = self.net.f0_predictor(mel)
         told = torch.rand(len(hz), 1, device=self.device) < 0.3
-        source = self.net.source(torch.where(told, hz, guess.detach()))
-        with self.amp():
-            made = self.net.decode(mel, source)
+        noise = torch.randn(*wave.shape, self.net.m_source.harmonics, device=self.device)
+        made = self.net.decode(mel, self.net.m_source(torch.where(told, hz, guess.detach()), noise))
         part = {
             "mel": sum((f(made) - f(wave)).abs().mean() for f in self.mels) / len(self.mels),
             "stft": self.spectral(made, wave),
@@ -149,16 +131,9 @@ class Training:
         return made, wave, part
 
     def descend(self, loss: Tensor) -> Tensor:
-        """One step of the vocoder; returns the gradient's norm."""
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(self.net.parameters(), 5.0)
-        self.optimiser.step()
-        with torch.no_grad():
-            new = [p.detach() for p in self.net.parameters()]
-            torch._foreach_add_(
-                self.average.values, torch._foreach_mul(torch._foreach_sub(new, self.average.values), self.decay)
-            )
+        """One step of the vocoder and of its average; returns the gradient's norm."""
+        norm = cuda_graph.descend(self.optimiser, self.net, loss, 5.0)
+        self.average.update()
         return norm
 
     def plain_step(self) -> dict[str, Tensor]:
@@ -169,19 +144,11 @@ class Training:
     def adversarial_step(self) -> dict[str, Tensor]:
         made, wave, part = self.made()
         self.critic.requires_grad_(True)
-        with self.amp():
-            real, _ = self.critic(wave)
-            fake, _ = self.critic(made.detach())
-        part["critic"] = discriminators.discriminator_loss(real, fake)
-        self.critic_optimiser.zero_grad(set_to_none=True)
-        part["critic"].backward()
-        nn.utils.clip_grad_norm_(self.critic.parameters(), 5.0)
-        self.critic_optimiser.step()
+        real, truth = self.judged(wave)
+        part["critic"] = discriminators.discriminator_loss(real, self.judged(made.detach())[0])
+        cuda_graph.descend(self.critic_optimiser, self.critic, part["critic"], 5.0)
         self.critic.requires_grad_(False)
-        with self.amp():
-            with torch.no_grad():
-                _, truth = self.critic(wave)
-            fake, features = self.critic(made)
+        fake, features = self.judged(made)
         part["adversarial"] = discriminators.generator_loss(fake)
         part["features"] = discriminators.feature_loss(truth, features)
         total = part["adversarial"] + FEATURE_WEIGHT * part["features"] + MEL_WEIGHT * part["mel"]
@@ -190,7 +157,7 @@ class Training:
 
 
 @torch.no_grad()
-def gates(net: HiFT, d: data.Corpus, limit: int = 60) -> tuple[dict, np.ndarray, list[np.ndarray]]:
+def gates(net: Hift, d: data.Corpus, limit: int = 60) -> tuple[dict, np.ndarray, list[np.ndarray]]:
     """Copy synthesis of whole dev clips in full precision: mel L1, pitch error, voicing; the waves as int16."""
     torch.manual_seed(5)
     far, off_hz, voicing, waves = [], [], [], []
@@ -201,7 +168,8 @@ def gates(net: HiFT, d: data.Corpus, limit: int = 60) -> tuple[dict, np.ndarray,
         wave = d.wave(t, frames * MEL.hop_samples)
         mel = flow_mel(wave, MEL).transpose(1, 2)
         hz = net.f0_predictor(mel)
-        made = net.decode(mel, net.source(hz))
+        noise = torch.randn(1, frames * MEL.hop_samples, net.m_source.harmonics, device=d.device)
+        made = net.decode(mel, net.m_source(hz, noise))
         far.append((flow_mel(made, MEL).transpose(1, 2) - mel).abs().mean().item())
         true_hz = d.grid(d.pitch_hz, t, torch.arange(frames, device=d.device)[None] * 4 + 2, 0).float()
         voiced = true_hz > 0
@@ -213,12 +181,13 @@ def gates(net: HiFT, d: data.Corpus, limit: int = 60) -> tuple[dict, np.ndarray,
 
 
 def main():
-    ap = schedule.arguments(__doc__, seconds=540, rate=1e-3)
+    ap = schedule.arguments(__doc__, seconds=540, rate=5e-4)
     ap.add_argument("--plain-seconds", type=float, default=110, help="of --seconds, without discriminators")
     ap.add_argument("--plain-steps", type=int, default=10**9, help="at most so many steps without (tests)")
-    ap.add_argument("--critic-rate", type=float, default=4e-4, help="highest rate of both in the second stage")
+    ap.add_argument("--critic-rate", type=float, default=3e-4, help="highest rate of both in the second stage")
     ap.add_argument("--base", type=int, default=192, help="channels before the first upsampling")
     ap.add_argument("--batch", type=int, default=32)
+    ap.add_argument("--gate-clips", type=int, default=60)
     ap.add_argument("--eager", action="store_true", help="no CUDA graph")
     ap.add_argument("--frames", type=int, default=32, help="mel frames of a segment")
     a = ap.parse_args()
@@ -228,7 +197,10 @@ def main():
     torch.manual_seed(3 + int(time.time()) % 1000)
     log = schedule.Log(out / "vocoder.log")
     c, d = data.Corpus(a.train, device, a.hours), data.Corpus([a.dev], device)
-    net, critic = HiFT(a.base, a.base, causal=False).to(device), discriminators.Discriminators().to(device)
+    spec = HiftSpec(causal=False, base_channels=a.base, f0_channels=a.base)
+    net, critic = Hift(spec, weight_norm=True).to(device), discriminators.Discriminators().to(device)
+    if device.type == "cuda":
+        speed_up(net)
     if a.resume:
         schedule.load(a.resume, {"vocoder": net, "discriminators": critic}, strict=False)
     training = Training(net, critic, Segments(c, a.batch, a.frames), a.rate)
@@ -239,25 +211,24 @@ def main():
         want_plain = clock.elapsed_s() < a.plain_seconds and clock.step < a.plain_steps
         if plain is not want_plain:
             plain, step = want_plain, None
-            training.rate.fill_(clock.rate(a.rate if plain else a.critic_rate))
+            training.set(clock.rate(a.rate if plain else a.critic_rate), clock.step)
             step = training.plain_step if plain else training.adversarial_step
-            step = step if a.eager or device.type == "cpu" else captured(step)
+            step = step if a.eager else cuda_graph.captured(step)
             log(note="plain" if plain else "adversarial", step=clock.step)
             log.since = time.time()
-        training.rate.fill_(clock.rate(a.rate if plain else a.critic_rate))
-        training.decay.fill_(1 - min(0.999, (1 + clock.step) / (10 + clock.step)))
+        training.set(clock.rate(a.rate if plain else a.critic_rate), clock.step)
         log.add(step())
         clock.step += 1
         plain_steps += plain
         if clock.step % 500 == 0 or clock.step == 20:
             log.means(step=clock.step, rate=training.rate)
     training.average.apply()
-    net.eval()
+    slow_down(net).eval()
     torch.backends.cudnn.benchmark, torch.backends.cudnn.allow_tf32 = False, False
     schedule.round_to_half(net)
     facts = {"base": a.base, "causal": False, "steps": clock.step, "plain_steps": plain_steps}
     schedule.save(out / "vocoder.safetensors", {"vocoder": net, "discriminators": critic}, half=True, **facts)
-    result, ids, waves = gates(net, d)
+    result, ids, waves = gates(net, d, a.gate_clips)
     result = facts | {"seconds": round(clock.elapsed_s())} | sizes | result
     (out / "vocoder.json").write_text(json.dumps(result, indent=1))
     keep, total = [], 0

@@ -29,10 +29,48 @@ RATE_HZ = 24000
 # flite's phone set -> the teacher's symbols; er is two of them
 SYMBOLS = dict(
     pair.split(":")
-    for pair in (
-        "aa:ɑ ae:æ ah:ʌ ao:ɔ aw:W ax:ə ay:I b:b ch:ʧ d:d dh:ð eh:ɛ er:əɹ ey:A f:f g:ɡ hh:h ih:ɪ iy:i jh:ʤ k:k l:l m:m "
-        "n:n ng:ŋ ow:O oy:Y p:p r:ɹ s:s sh:ʃ t:t th:θ uh:ʊ uw:u v:v w:w y:j z:z zh:ʒ"
-    ).split()
+    for pair in [
+        "aa:ɑ",
+        "ae:æ",
+        "ah:ʌ",
+        "ao:ɔ",
+        "aw:W",
+        "ax:ə",
+        "ay:I",
+        "b:b",
+        "ch:ʧ",
+        "d:d",
+        "dh:ð",
+        "eh:ɛ",
+        "er:əɹ",
+        "ey:A",
+        "f:f",
+        "g:ɡ",
+        "hh:h",
+        "ih:ɪ",
+        "iy:i",
+        "jh:ʤ",
+        "k:k",
+        "l:l",
+        "m:m",
+        "n:n",
+        "ng:ŋ",
+        "ow:O",
+        "oy:Y",
+        "p:p",
+        "r:ɹ",
+        "s:s",
+        "sh:ʃ",
+        "t:t",
+        "th:θ",
+        "uh:ʊ",
+        "uw:u",
+        "v:v",
+        "w:w",
+        "y:j",
+        "z:z",
+        "zh:ʒ",
+    ]
 )
 
 

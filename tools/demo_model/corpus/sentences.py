@@ -5,10 +5,11 @@ speech, sense counts and usage examples), SCOWL word lists (which words are
 common), and the United States Declaration of Independence and Constitution
 (public domain).  Every number is spelled out.
 
-usage: python make_sentences.py --count 20000 --seed 1 --out sentences.jsonl
+    python -m tools.demo_model.corpus.sentences --count 20000 --seed 1 --out sentences.jsonl
        [--wordnet DIR] [--scowl DIR] [--state DIR]
 """
 
+# ruff: noqa: SIM905, RUF005 - a word list reads best as words
 import argparse
 import gzip
 import json
@@ -16,6 +17,7 @@ import os
 import random
 import re
 from collections import Counter, defaultdict
+from pathlib import Path
 
 BLOCK = re.compile(
     r"\b(sex\w*|rape\w*|nigg\w*|fuck\w*|shit\w*|bitch\w*|whore\w*|slut\w*|porn\w*|nazi\w*|suicid\w*|murder\w*|kill\w*|"
@@ -253,7 +255,8 @@ def year(r):
 def article(w):
     return (
         "an "
-        if w[0].lower() in "aeiou" and not w.startswith(("uni", "use", "eu", "one")) or w.startswith(("honest", "hour"))
+        if (w[0].lower() in "aeiou" and not w.startswith(("uni", "use", "eu", "one")))
+        or w.startswith(("honest", "hour"))
         else "a "
     ) + w
 
@@ -501,7 +504,7 @@ class Maker:
         )
 
     def greet(self):
-        c, r = self.c, self.r
+        c = self.c
         f, g = c(FIRST), c(FIRST)
         return c(
             [
@@ -591,7 +594,7 @@ class Maker:
         )()
 
     def question(self):
-        c, r = self.c, self.r
+        c = self.c
         return c(
             [
                 lambda: (
@@ -714,10 +717,10 @@ def load_wordnet(folder, scowl):
         for kind in ("english-words", "american-words"):
             p = os.path.join(scowl, f"{kind}.{size}")
             if os.path.exists(p):
-                common.update(w.strip() for w in open(p, encoding="latin-1"))
+                common.update(w.strip() for w in Path(p).read_text(encoding="latin-1").splitlines())
     cnt = Counter()
     tag = {"1": "n", "2": "v", "3": "a", "4": "r", "5": "a"}
-    for line in open(os.path.join(folder, "cntlist.rev")):
+    for line in Path(folder, "cntlist.rev").read_text().splitlines():
         key, _, c = line.split()
         lemma, rest = key.split("%")
         cnt[(lemma, tag[rest[0]])] += int(c)
@@ -729,7 +732,7 @@ def load_wordnet(folder, scowl):
                 pos[p].append(w)
     ex = []
     for name in ("noun", "verb", "adj", "adv"):
-        for line in open(os.path.join(folder, "data." + name), encoding="latin-1"):
+        for line in Path(folder, "data." + name).read_text(encoding="latin-1").splitlines():
             if line.startswith("  ") or "|" not in line:
                 continue
             ex += re.findall(r'"([^"]+)"', line.split("|", 1)[1])
@@ -763,7 +766,7 @@ def state_docs(folder):
     for name in ("us-declaration.gz", "us-constitution.gz"):
         p = os.path.join(folder, name)
         if os.path.exists(p):
-            t = re.sub(r"\s+", " ", gzip.open(p, "rt", errors="replace").read())
+            t = re.sub(r"\s+", " ", gzip.decompress(Path(p).read_bytes()).decode(errors="replace"))
             for s in re.split(r"(?<=[.;:])\s+", t):
                 for q in [s] if len(s) < 160 else s.split(","):
                     q = tidy(q.strip(" ;:,-"))
@@ -816,7 +819,7 @@ def main():
         ("news", m.news, 14),
         ("command", m.command, 14),
     ]
-    names, fns, w = zip(*kinds)
+    names, fns, w = zip(*kinds, strict=True)
     tries = 0
     while len(out) < a.count and tries < a.count * 20:
         tries += 1

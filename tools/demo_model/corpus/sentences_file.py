@@ -3,13 +3,15 @@
 import json
 import lzma
 import zlib
+from functools import cache
 from pathlib import Path
 
 PATH = Path(__file__).with_name("sentences.jsonl.xz")
 
 
+@cache
 def read(path: str | Path = PATH) -> list[dict]:
-    """Rows with text, phonemes (the teacher's alphabet) and kind; `path` may be .jsonl or .jsonl.xz."""
+    """Rows with text, phonemes (the teacher's alphabet) and kind; `path` may be .jsonl or .jsonl.xz. Read once: leave them."""
     opener = lzma.open if str(path).endswith(".xz") else open
     with opener(path, "rt", encoding="utf-8") as lines:
         return [row for row in map(json.loads, lines) if row.get("phonemes")]

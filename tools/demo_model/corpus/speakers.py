@@ -3,9 +3,36 @@
 import hashlib
 import random
 
-BASE = """af_alloy af_aoede af_bella af_heart af_jessica af_kore af_nicole af_nova af_river af_sarah af_sky am_adam am_echo
-am_eric am_fenrir am_liam am_michael am_onyx am_puck am_santa bf_alice bf_emma bf_isabella bf_lily bm_daniel bm_fable
-bm_george bm_lewis""".split()
+BASE = [
+    "af_alloy",
+    "af_aoede",
+    "af_bella",
+    "af_heart",
+    "af_jessica",
+    "af_kore",
+    "af_nicole",
+    "af_nova",
+    "af_river",
+    "af_sarah",
+    "af_sky",
+    "am_adam",
+    "am_echo",
+    "am_eric",
+    "am_fenrir",
+    "am_liam",
+    "am_michael",
+    "am_onyx",
+    "am_puck",
+    "am_santa",
+    "bf_alice",
+    "bf_emma",
+    "bf_isabella",
+    "bf_lily",
+    "bm_daniel",
+    "bm_fable",
+    "bm_george",
+    "bm_lewis",
+]
 # blends kept for the held-out test: the first digits of the SHA-256 of their sorted pack names
 HELD = ["c5d1b62841df", "ab7b3f86ae0e", "9c62a446cbca"]
 
@@ -34,7 +61,7 @@ def make(n_blend, seed=7, extrapolate=True):
             e = r.uniform(0.1, 0.3)
             w = [1 + e, -e]
         shift = 1.0 if r.random() < 0.5 else round(r.uniform(0.88, 1.14), 3)
-        out.append((f"mix{len(out) - len(BASE):04d}", {v: round(x, 3) for v, x in zip(vs, w)}, shift))
+        out.append((f"mix{len(out) - len(BASE):04d}", {v: round(x, 3) for v, x in zip(vs, w, strict=False)}, shift))
     return out
 
 
@@ -54,7 +81,7 @@ def unseen(n, n_blend, seed=4242):
         out.append(
             (
                 f"dev{len(out):03d}",
-                {v: round(x / sum(w), 3) for v, x in zip(vs, w)},
+                {v: round(x / sum(w), 3) for v, x in zip(vs, w, strict=False)},
                 1.0 if r.random() < 0.5 else round(r.uniform(0.88, 1.14), 3),
             )
         )

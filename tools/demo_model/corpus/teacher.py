@@ -171,7 +171,7 @@ def read_onnx(path):
         p = re.sub(r"\.(Conv|ConvTranspose|Gemm_MatMul|MatMul|LSTM|Gather)(_quant)?$", "", name(n.name))
         p = re.sub(r"(\w+\.\d+)\.\1\.", r"\1.", p)
         p = p.replace("asr_res.asr_res.0", "asr_res.0").replace(".Gemm", "")
-        if re.search(r"_\d+$", p) and "bert" in p or "istft" in p:
+        if (re.search(r"_\d+$", p) and "bert" in p) or "istft" in p:
             continue  # the ALBERT layer is one layer used twelve times
         if n.op_type in ("Conv", "ConvTranspose") and n.input[1] in init:
             out[p + ".weight"] = (init[n.input[1]], None, None)
@@ -181,14 +181,14 @@ def read_onnx(path):
             conv = n.op_type == "ConvInteger"
             c = users[n.output[0]][0]
             if c.op_type == "Add":
-                k = prod[[i for i in c.input if i != n.output[0]][0]]
+                k = prod[next(i for i in c.input if i != n.output[0])]
                 while k.op_type != "Div":
                     k = prod[k.input[0]]
                 out[p + ".bias"] = (init[k.input[0]], None, None)
                 c = users[c.output[0]][0]
             mul = users[c.output[0]][0]
-            sm = prod[[i for i in mul.input if i != c.output[0]][0]]
-            scale = init[[i for i in sm.input if i in init][0]]
+            sm = prod[next(i for i in mul.input if i != c.output[0])]
+            scale = init[next(i for i in sm.input if i in init)]
             w, z = init[n.input[1]], init[n.input[3]]
             if not conv:
                 w = w.T
@@ -427,7 +427,7 @@ class Teacher:
         every symbol got (the first and the last symbol are padding), and the pitch in Hz every
         300 samples (below 10: unvoiced)"""
         t, F, dev = self.t, self.t.nn.functional, self.device
-        ids = [[0] + [VOCAB[c] for c in p if c in VOCAB][:508] + [0] for p in phonemes]
+        ids = [[0, *[VOCAB[c] for c in p if c in VOCAB][:508], 0] for p in phonemes]
         lens = t.tensor([len(i) for i in ids])
         T = int(lens.max())
         x = t.zeros(len(ids), T, dtype=t.long)
@@ -522,7 +522,7 @@ class Teacher:
 
     def batch(self, phonemes, mixes, speeds):
         with self.t.inference_mode():
-            return self.synth(phonemes, [self.style(m, p) for m, p in zip(mixes, phonemes)], speeds)
+            return self.synth(phonemes, [self.style(m, p) for m, p in zip(mixes, phonemes, strict=False)], speeds)
 
 
 if __name__ == "__main__":
