@@ -1,4 +1,4 @@
-"""Command line: `python -m cosy_engine clone|fetch`. One JSON line last on standard output; progress on standard error."""
+"""Command line: `python -m cosy_engine clone|fetch|bench`. One JSON line last on standard output; progress on standard error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from cosy_engine.errors import CosyError
-from cosy_engine.settings.engine_config import PRECISIONS, EngineConfig
+from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
 from cosy_engine.settings.modes import MODES
 from cosy_engine.types import Request
 
@@ -24,12 +24,13 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     _clone_arguments(commands.add_parser("clone", help="speak a text in the voice of a reference clip"))
     _fetch_arguments(commands.add_parser("fetch", help="download a published release"))
+    _bench_arguments(commands.add_parser("bench", help="measure this machine"))
     arguments = parser.parse_args(argv)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
     )
     try:
-        return {"clone": clone, "fetch": fetch}[arguments.command](arguments)
+        return {"clone": clone, "fetch": fetch, "bench": bench}[arguments.command](arguments)
     except CosyError as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 2
@@ -72,6 +73,49 @@ def _fetch_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--source", choices=SOURCES, default=SOURCES[0])
     parser.add_argument("--to", type=Path, help="folder that gets the release's folder; default pretrained_models/")
+
+
+def _bench_arguments(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--model", type=Path, help="model folder; default as for clone")
+    which.add_argument("--random", choices=("v2", "v3"), help="random weights of the published sizes")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--tiers", default=",".join(TIERS), help="of %(default)s")
+    parser.add_argument("--precisions", default=",".join(PRECISIONS), help="of %(default)s")
+    parser.add_argument("--rows", default="1,8,32", help="rows decoded together; default %(default)s")
+    parser.add_argument("--parts", default="decode,flow,vocoder,request", help="of %(default)s")
+    parser.add_argument("--runs", type=int, default=5, help="timed runs after two discarded ones")
+    parser.add_argument("--json", type=Path, help="also write the figures to a file")
+
+
+def bench(arguments: argparse.Namespace) -> int:
+    """Measure; a line for each configuration, the figures as one JSON line last."""
+    from cosy_engine import bench as measuring
+    from cosy_engine.build import default_folder, load_models, pick_device
+    from cosy_engine.model_files.layout import find_release
+    from cosy_engine.settings.published import PUBLISHED
+
+    device = pick_device(arguments.device)
+    facts = measuring.machine(device)
+    print(json.dumps(facts), file=sys.stderr)
+    if arguments.random:
+        spec, what = PUBLISHED[arguments.random], f"random weights, {arguments.random} sizes"
+        models = measuring.random_models(spec, device)
+    else:
+        release = find_release(arguments.model or default_folder())
+        spec, what = release.spec, release.name
+        models = load_models(release, device)
+    rows = [int(part) for part in arguments.rows.split(",")]
+    run = measuring.Bench(spec, models, rows, arguments.runs)
+    results = []
+    for precision, tier in measuring.runnable(device, arguments.precisions.split(","), arguments.tiers.split(",")):
+        results.append(run.run(precision, tier, arguments.parts.split(",")))
+        print(measuring.table(results[-1:]), file=sys.stderr, flush=True)
+    data = measuring.as_data(results, facts, what)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(data))
+    return 0
 
 
 def clone(arguments: argparse.Namespace) -> int:

@@ -44,7 +44,8 @@ Steps = Generator[Tokens | None, Any, Any]
 @dataclass(frozen=True)
 class SegmentJob:
     """One unit of text (or, in voice conversion, of source tokens). prompt_ids ++ text_ids go to the LLM; the length
-    limits count `limit_ids` ids. pause_s of silence follow the segment, except after the last."""
+    limits count `limit_ids` ids. pause_s of silence follow the segment, except after the last. fixed_tokens: speak exactly
+    so many tokens, for measuring speed."""
 
     text: str
     prompt_ids: tuple[int, ...] = ()
@@ -52,6 +53,7 @@ class SegmentJob:
     limit_ids: int = 0
     pause_s: float = 0.0
     source_tokens: tuple[int, ...] | None = None
+    fixed_tokens: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,12 +217,12 @@ class Session:
     def _decode(self, index: int, segment: SegmentJob, attempt: int, render: _Whole | _Stream) -> Steps:
         """Tokens of one attempt and what the guard says of them."""
         spec, job, stages = self.stages.lm.spec, self.job, self.stages
-        limit = int(spec.max_ratio * segment.limit_ids)
+        limit = segment.fixed_tokens or int(spec.max_ratio * segment.limit_ids)
         plan = stages.plan(
             text_ids=[*segment.prompt_ids, *segment.text_ids],
             speech_ids=job.voice.tokens if job.llm_hears_reference else job.voice.tokens[:0],
             uniforms=np.random.default_rng(_seed(job.seed, index, attempt)).random((limit, 2), np.float32),
-            min_tokens=int(spec.min_ratio * segment.limit_ids),
+            min_tokens=segment.fixed_tokens or int(spec.min_ratio * segment.limit_ids),
             max_tokens=limit,
             stops_early_forbidden=job.strict_min,
         )
@@ -239,6 +241,8 @@ class Session:
                     raise GenerationFailed("the language model gave non-finite values: try precision fp32")
                 render.take(progress.tokens[seen:])
                 seen = len(progress.tokens)
+                if progress.done and segment.fixed_tokens:
+                    return progress.tokens, None
                 if progress.done:
                     return progress.tokens, self.guard.verdict(progress.tokens, progress.stop_id >= 0)
                 if self.guard.looping(progress.tokens):

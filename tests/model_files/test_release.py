@@ -13,33 +13,12 @@ from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import find_release, read_spec
 from cosy_engine.model_files.weights import published_llm_names, read_checkpoint
 from cosy_engine.model_files.yaml_data import read_yaml
-from cosy_engine.settings.model_spec import (
-    ConformerSpec,
-    DiTSpec,
-    FlowSpec,
-    HiftSpec,
-    LlmSpec,
-    LookaheadSpec,
-    MelSpec,
-    ModelSpec,
-    UNetSpec,
-)
+from cosy_engine.settings.published import PUBLISHED
 from cosy_engine.vocoder import build_vocoder
 from tests import golden_data
 from tools.miniature.release import body_config, yaml_text
 
-QWEN = {
-    "text_vocab": 151936, "width": 896, "layers": 24, "heads": 14, "kv_heads": 2, "head_dim": 64, "ffn_width": 4864,
-    "speech_tokens": 6561,
-}  # fmt: skip
-V2 = ModelSpec(
-    "CosyVoice2", LlmSpec.v2(**QWEN), FlowSpec(ConformerSpec(), UNetSpec()), HiftSpec(causal=False), MelSpec(fmax_hz=8000.0),
-    text_tokens="v2", needs_prefix=False,
-)  # fmt: skip
-V3 = ModelSpec(
-    "Fun-CosyVoice3", LlmSpec.v3(**QWEN), FlowSpec(LookaheadSpec(), DiTSpec(), input_width=80), HiftSpec(causal=True), MelSpec(),
-    text_tokens="v3", needs_prefix=True,
-)  # fmt: skip
+V2, V3 = PUBLISHED["v2"], PUBLISHED["v3"]
 
 
 @pytest.mark.parametrize("spec,name", [(V2, "cosyvoice2"), (V3, "cosyvoice3")], ids=["v2", "v3"])
