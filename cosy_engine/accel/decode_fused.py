@@ -182,12 +182,12 @@ class FusedStep:
             block, warps = config.gate_up
             go(
                 kernels.gate_up_gemv, (-(-inner // block),), scratch.x, norm_mlp, gate_up, scratch.h, spec.rms_eps,
-                warps=warps, I=inner, BN=block, **sizes, **tiles("gate_up"),
+                warps=warps, FFN=inner, BN=block, **sizes, **tiles("gate_up"),
             )  # fmt: skip
             block, warps = config.down
             go(
                 kernels.down_gemv, (-(-width // block),), scratch.h, down, scratch.x, 1 / self.plain.scale,
-                warps=warps, I=inner, KA=power, KB=rest, BN=block, **sizes,
+                warps=warps, FFN=inner, KA=power, KB=rest, BN=block, **sizes,
             )  # fmt: skip
         block, warps = config.head
         head = lm.llm_decoder
@@ -236,12 +236,12 @@ class FusedStep:
             block, warps = config.gate_up
             go(
                 kernels.gate_up_dot, (-(-inner // block),), scratch.xn, gate_up, scratch.h,
-                warps=warps, I=inner, BN=block, **sizes, **loop("gate_up", width),
+                warps=warps, FFN=inner, BN=block, **sizes, **loop("gate_up", width),
             )  # fmt: skip
             block, warps = config.down
             go(
                 kernels.down_dot, (-(-width // block), down_parts), scratch.h, down, scratch.down_parts,
-                warps=warps, I=inner, KS=slice_, BN=block, **sizes, **loop("down", _both(inner, slice_), down_depth),
+                warps=warps, FFN=inner, KS=slice_, BN=block, **sizes, **loop("down", _both(inner, slice_), down_depth),
             )  # fmt: skip
         norm(scratch.down_parts, down_parts, self.norm, 1 / self.plain.scale)
         block, warps = config.head

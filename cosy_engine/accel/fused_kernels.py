@@ -8,6 +8,8 @@ Programmatic dependent launch (PDL): a kernel may start while the one before it 
 `gdc_wait` must therefore be older than the step: weights, positions, and cached keys and values of earlier positions.
 The first kernel of a step is launched without PDL, so it starts after everything of the step before. Every program
 passes `gdc_wait`; that makes "the previous kernel has ended" include all kernels before that one.
+
+Triton compiles a part of Python: no starred tuples, no conditional expressions on device values (hence the noqa).
 """
 
 import triton
@@ -29,7 +31,8 @@ def weight_tiles(w, r, rm, K: tl.constexpr, BK: tl.constexpr):
     tiles = ()
     for i in tl.static_range((K + BK - 1) // BK):
         k = i * BK + tl.arange(0, BK)
-        tiles = tiles + (tl.load(w + r[:, None] * K + k[None, :], mask=rm[:, None] & (k < K)[None, :], other=0.0),)
+        mask = rm[:, None] & (k < K)[None, :]
+        tiles = tiles + (tl.load(w + r[:, None] * K + k[None, :], mask=mask, other=0.0),)  # noqa: RUF005
     return tiles
 
 
@@ -45,7 +48,7 @@ def vector_tiles(x, BN: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, FLAT: t
         else:
             o = tl.zeros([BN, 1], tl.int32) + k[None, :]
             tile = tl.load(x + o, mask=(k < K)[None, :], other=0.0).to(tl.float32)
-        tiles = tiles + (tile,)
+        tiles = tiles + (tile,)  # noqa: RUF005
     return tiles
 
 
@@ -111,7 +114,7 @@ def qkv_gemv(
             s = tl.load(rotary + (p * HALF + d) * 2 + 1)
             ra = a * c - b * s
             rb = b * c + a * s
-            if head < NQ:
+            if head < NQ:  # noqa: SIM108
                 o = q_out + (m * NQ + head) * HD + d
             else:
                 o = keys + ((m * NKV + head - NQ) * CAP + p) * HD + d
@@ -229,15 +232,15 @@ def out_gemv(
 @triton.jit
 def gate_up_gemv(
     x, gain, w, h, eps,
-    M: tl.constexpr, H: tl.constexpr, I: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, FLAT: tl.constexpr,
+    M: tl.constexpr, H: tl.constexpr, FFN: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, FLAT: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
-    """h (M, I) = silu(gate) * up. w: (2 I, H), gate rows first; `up` comes scaled where h is fp16."""
+    """h (M, FFN) = silu(gate) * up. w: (2 FFN, H), gate rows first; `up` comes scaled where h is fp16."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     if PDL:
         gdc_launch_dependents()
-    wg = weight_tiles(w, n, n < I, H, BK)
-    wu = weight_tiles(w, n + I, n < I, H, BK)
+    wg = weight_tiles(w, n, n < FFN, H, BK)
+    wu = weight_tiles(w, n + FFN, n < FFN, H, BK)
     gs = vector_tiles(gain, BN, H, BK, FLAT)
     if PDL:
         gdc_wait()
@@ -245,13 +248,13 @@ def gate_up_gemv(
         xs = vector_tiles(x + m * H, BN, H, BK, FLAT)
         factor = rms_factor(xs, eps, H, BN, BK, FLAT)
         g = weighted_sums(wg, xs, gs, BN, BK) * factor
-        tl.store(h + m * I + n, silu(g) * (weighted_sums(wu, xs, gs, BN, BK) * factor), mask=n < I)
+        tl.store(h + m * FFN + n, silu(g) * (weighted_sums(wu, xs, gs, BN, BK) * factor), mask=n < FFN)
 
 
 @triton.jit
 def down_gemv(
     h, w, x, scale,
-    M: tl.constexpr, H: tl.constexpr, I: tl.constexpr, KA: tl.constexpr, KB: tl.constexpr, BN: tl.constexpr,
+    M: tl.constexpr, H: tl.constexpr, FFN: tl.constexpr, KA: tl.constexpr, KB: tl.constexpr, BN: tl.constexpr,
     PDL: tl.constexpr,
 ):  # fmt: skip
     """x += scale * (h @ w^T). K is cut in a power of two KA and a masked rest KB, so that little is loaded in vain;
@@ -261,17 +264,17 @@ def down_gemv(
     ka = tl.arange(0, KA)
     if PDL:
         gdc_launch_dependents()
-    wa = tl.load(w + n[:, None] * I + ka[None, :], mask=nm, other=0.0)
+    wa = tl.load(w + n[:, None] * FFN + ka[None, :], mask=nm, other=0.0)
     if KB > 0:
         kb = KA + tl.arange(0, KB)
-        wb = tl.load(w + n[:, None] * I + kb[None, :], mask=nm & (kb < I)[None, :], other=0.0)
+        wb = tl.load(w + n[:, None] * FFN + kb[None, :], mask=nm & (kb < FFN)[None, :], other=0.0)
     if PDL:
         gdc_wait()
     for m in tl.static_range(M):
-        ha = tl.load(h + m * I + ka).to(tl.float32)
+        ha = tl.load(h + m * FFN + ka).to(tl.float32)
         y = tl.sum(wa.to(tl.float32) * ha[None, :], 1)
         if KB > 0:
-            hb = tl.load(h + m * I + kb, mask=kb < I, other=0.0).to(tl.float32)
+            hb = tl.load(h + m * FFN + kb, mask=kb < FFN, other=0.0).to(tl.float32)
             y += tl.sum(wb.to(tl.float32) * hb[None, :], 1)
         old = tl.load(x + m * H + n, mask=n < H, other=0.0)
         tl.store(x + m * H + n, old + y * scale, mask=n < H)

@@ -22,7 +22,7 @@ def early_tiles(w, r, rm, lo, hi, STRIDE: tl.constexpr, SPAN: tl.constexpr, BK: 
         for i in tl.static_range((SPAN + BK - 1) // BK):
             k = lo + i * BK + tl.arange(0, BK)
             mask = rm[:, None] & (k < hi)[None, :]
-            tiles = tiles + (tl.load(w + r[:, None] * STRIDE + k[None, :], mask=mask, other=0.0),)
+            tiles = tiles + (tl.load(w + r[:, None] * STRIDE + k[None, :], mask=mask, other=0.0),)  # noqa: RUF005
     return tiles
 
 
@@ -112,7 +112,7 @@ def qkv_dot(
         s = tl.load(rotary + (p * HALF + d) * 2 + 1)
         ra = a * c - b * s
         rb = b * c + a * s
-        if head < NQ:
+        if head < NQ:  # noqa: SIM108
             o = q_out + (mm * NQ + head) * HD + d
         else:
             o = keys + ((mm * NKV + head - NQ) * CAP + p) * HD + d
@@ -161,56 +161,56 @@ def out_dot(
 @triton.jit
 def gate_up_dot(
     xn, w, h,
-    MP: tl.constexpr, H: tl.constexpr, I: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, EARLY: tl.constexpr,
+    MP: tl.constexpr, H: tl.constexpr, FFN: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, EARLY: tl.constexpr,
     EVEN: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """h (MP, I) = silu(gate) * up. w: (2 I, H), gate rows first; `up` comes scaled where h is fp16."""
+    """h (MP, FFN) = silu(gate) * up. w: (2 FFN, H), gate rows first; `up` comes scaled where h is fp16."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.arange(0, MP)
     if PDL:
         gdc_launch_dependents()
-    tg = early_tiles(w, n, n < I, 0, H, H, H, BK, EARLY)
-    tu = early_tiles(w, n + I, n < I, 0, H, H, H, BK, EARLY)
+    tg = early_tiles(w, n, n < FFN, 0, H, H, H, BK, EARLY)
+    tu = early_tiles(w, n + FFN, n < FFN, 0, H, H, H, BK, EARLY)
     if PDL:
         gdc_wait()
     if EARLY:
-        ag = product(tg, w, n, n < I, xn, m, 0, H, H, BK, BN, MP, EARLY, EVEN)
-        au = product(tu, w, n + I, n < I, xn, m, 0, H, H, BK, BN, MP, EARLY, EVEN)
+        ag = product(tg, w, n, n < FFN, xn, m, 0, H, H, BK, BN, MP, EARLY, EVEN)
+        au = product(tu, w, n + FFN, n < FFN, xn, m, 0, H, H, BK, BN, MP, EARLY, EVEN)
     else:  # one loop, so that the rows are loaded once
         ag = tl.zeros([BN, MP], tl.float32)
         au = tl.zeros([BN, MP], tl.float32)
         for k0 in range(0, H, BK):
             k = k0 + tl.arange(0, BK)
             if EVEN:
-                mask = (n < I)[:, None]
+                mask = (n < FFN)[:, None]
                 xt = tl.load(xn + m[None, :] * H + k[:, None])
             else:
-                mask = (n < I)[:, None] & (k < H)[None, :]
+                mask = (n < FFN)[:, None] & (k < H)[None, :]
                 xt = tl.load(xn + m[None, :] * H + k[:, None], mask=(k < H)[:, None], other=0.0)
             wg = tl.load(w + n[:, None] * H + k[None, :], mask=mask, other=0.0)
-            wu = tl.load(w + (n + I)[:, None] * H + k[None, :], mask=mask, other=0.0)
+            wu = tl.load(w + (n + FFN)[:, None] * H + k[None, :], mask=mask, other=0.0)
             ag = tl.dot(wg, xt, ag, input_precision="ieee")
             au = tl.dot(wu, xt, au, input_precision="ieee")
-    tl.store(h + m[None, :] * I + n[:, None], silu(ag) * au, mask=(n < I)[:, None])
+    tl.store(h + m[None, :] * FFN + n[:, None], silu(ag) * au, mask=(n < FFN)[:, None])
 
 
 @triton.jit
 def down_dot(
     h, w, part,
-    MP: tl.constexpr, H: tl.constexpr, I: tl.constexpr, KS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    MP: tl.constexpr, H: tl.constexpr, FFN: tl.constexpr, KS: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     EARLY: tl.constexpr, EVEN: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Program (n tile, slice of KS inputs) -> its partial sums."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.arange(0, MP)
     lo = tl.program_id(1) * KS
-    hi = tl.minimum(lo + KS, I)
+    hi = tl.minimum(lo + KS, FFN)
     if PDL:
         gdc_launch_dependents()
-    tiles = early_tiles(w, n, n < H, lo, hi, I, KS, BK, EARLY)
+    tiles = early_tiles(w, n, n < H, lo, hi, FFN, KS, BK, EARLY)
     if PDL:
         gdc_wait()
-    acc = product(tiles, w, n, n < H, h, m, lo, hi, I, BK, BN, MP, EARLY, EVEN)
+    acc = product(tiles, w, n, n < H, h, m, lo, hi, FFN, BK, BN, MP, EARLY, EVEN)
     tl.store(part + (tl.program_id(1) * MP + m[None, :]) * H + n[:, None], acc, mask=(n < H)[:, None])
 
 
