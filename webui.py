@@ -60,7 +60,9 @@ def main(argv: list[str] | None = None) -> int:
         engine.close()
         return 2
     add_sound_route(app, jobs)
-    print(f"{engine.name} on {engine.device}")
+    print(
+        f"{engine.name} on {engine.device}; reference front end on {engine.voices.provider}; text by {engine.text.backend}"
+    )
     if engine.card.get("note"):
         print(engine.card["note"])
     print(f"Open {local.replace('0.0.0.0', 'localhost').replace('[::]', 'localhost')}")

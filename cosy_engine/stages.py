@@ -40,7 +40,7 @@ class FlowDecoder(Protocol):
         ...
 
     def start(self, prompt: FlowPrompt) -> Any:
-        """State of a new stream; holds caches of finished blocks."""
+        """State of a new stream, which has a `fork()`; holds caches of finished blocks."""
         ...
 
     def advance(self, state: Any, tokens: Tensor, *, final: bool = False) -> Tensor:

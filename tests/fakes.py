@@ -70,8 +70,12 @@ class FakeFlow:
     def whole(self, tokens, prompts, *, streaming=False, finalize=True):
         return [row.float().repeat_interleave(2)[None].expand(80, -1) for row in tokens]
 
+    starts = 0
+
     def start(self, prompt):
-        return SimpleNamespace(waiting=torch.zeros(0, dtype=torch.int64))
+        self.starts += 1
+        fresh = torch.zeros(0, dtype=torch.int64)
+        return SimpleNamespace(waiting=fresh, fork=lambda: SimpleNamespace(waiting=fresh))
 
     def tokens_to_next(self, state):
         return 28 - len(state.waiting)

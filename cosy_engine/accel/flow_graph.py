@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,6 +30,10 @@ class RecomputeState:
     prompt: FlowPrompt
     tokens: Tensor
     done: int
+
+    def fork(self) -> RecomputeState:
+        """An independent stream that continues from here."""
+        return replace(self)
 
 
 class SolverStep:

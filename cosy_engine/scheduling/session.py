@@ -112,6 +112,7 @@ class Session:
         self.wake: Callable[[], None] = lambda: None  # set by the worker: tells it that waiting() may have changed
         self._hungry = False
         self._prompt: FlowPrompt | None = None
+        self._after_prompt: Any = None  # flow state that has seen the prompt; forked by every segment
         self._out: queue.SimpleQueue[AudioChunk | Exception | None] = queue.SimpleQueue()
         self._text: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
 
@@ -172,7 +173,16 @@ class Session:
                 if index + 1 < len(self.job.segments) and segment.pause_s:
                     self.emit(np.zeros(round(segment.pause_s * self.job.rate_hz), np.float32), index)
         finally:
-            self._prompt = None
+            self._prompt = self._after_prompt = None
+
+    def flow_state(self) -> Any:
+        """A stream of the flow that stands after the prompt, which is computed once for all segments."""
+        flow = self.stages.flow
+        if len(self.job.segments) == 1:
+            return flow.start(self._prompt)
+        if self._after_prompt is None:
+            self._after_prompt = flow.start(self._prompt)
+        return self._after_prompt.fork()
 
     def _segment(self, index: int, segment: SegmentJob) -> Steps:
         start = self.cost.samples
@@ -375,7 +385,7 @@ class _Stream:
         self.pending += self.limiter.keep(tokens)
         flow = self.session.stages.flow
         if self.flow_state is None:
-            self.flow_state = flow.start(self.session._prompt)
+            self.flow_state = self.session.flow_state()
             self.vocoder_state = self.session.stages.vocoder.start(seed=self.seed)
             self.block = flow.spec.block_tokens
         needed = flow.tokens_to_next(self.flow_state) + (self.session.hop.blocks(self.chunk) - 1) * self.block

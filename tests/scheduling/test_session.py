@@ -190,3 +190,9 @@ def test_background_work_is_done_between_turns_and_harms_nobody_when_it_fails(wo
         threading.Event().wait(0.01)
     assert done == [1, 2] and worker.chores_total == 3
     assert len(joined(chunks)) == 960 * len(SPEECH)
+
+
+def test_the_prompt_is_rendered_once_for_all_segments_of_a_stream(worker):
+    stages = fakes.stages(SPEECH)
+    _, chunks = run(worker, fakes.job("a" * 50, "b" * 50, "c" * 50, stream=True), stages)
+    assert stages.flow.starts == 1 and {chunk.segment for chunk in chunks} == {0, 1, 2}
