@@ -161,9 +161,7 @@ class Session:
     def steps(self) -> Steps:
         """The work itself; yields wherever another request may take its turn."""
         self.started.set()
-        device = self.stages.lm.device
-        voice = self.job.voice
-        self._prompt = FlowPrompt(voice.tokens.to(device), voice.mel.to(device), voice.embedding.to(device))
+        self._prompt = self._flow_prompt()
         try:
             if self.job.bistream:
                 yield from self._bistream()
@@ -174,6 +172,15 @@ class Session:
                     self.emit(np.zeros(round(segment.pause_s * self.job.rate_hz), np.float32), index)
         finally:
             self._prompt = self._after_prompt = None
+
+    def _flow_prompt(self) -> FlowPrompt:
+        """What the flow hears of the voice. In a stream it ends on a block border, so that the first chunk waits for one block
+        of new tokens and not for the rest of a block that the prompt began: up to 24 of its first tokens are left out."""
+        voice, device = self.job.voice, self.stages.lm.device
+        block = self.stages.flow.spec.block_tokens
+        skip = len(voice.tokens) % block if self.job.stream and len(voice.tokens) >= 2 * block else 0
+        mel = voice.mel[skip * len(voice.mel) // max(1, len(voice.tokens)) :]
+        return FlowPrompt(voice.tokens[skip:].to(device), mel.to(device), voice.embedding.to(device))
 
     def flow_state(self) -> Any:
         """A stream of the flow that stands after the prompt, which is computed once for all segments."""
