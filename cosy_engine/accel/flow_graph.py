@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from cosy_engine.accel.buckets import round_up
+from cosy_engine.accel.flow_lean import LeanDiT
 from cosy_engine.accel.graphs import Graph
+from cosy_engine.settings.model_spec import DiTSpec
 from cosy_engine.stages import FlowPrompt
 
 FRAMES = (100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 800, 1000, 1200, 1500, 2000)  # 50 a second, prompt included
@@ -41,9 +43,10 @@ class SolverStep:
 
     x: (1, F, M) fp32, the state, moved on by each call. mu, cond: (2, F, M). speaker: (2, M); second rows stay zero.
     mask: (1, 1, F, F) bool, which keys a query sees. step: (1,) int64, counts calls since it was set to 0.
+    lean: evaluates a DiT in fewer operations; None takes the estimator as it is.
     """
 
-    def __init__(self, decoder, frames: int, mel_bins: int, device: torch.device):
+    def __init__(self, decoder, frames: int, mel_bins: int, device: torch.device, lean: LeanDiT | None):
         self.decoder, self.frames = decoder, frames
         self.x = torch.zeros(1, frames, mel_bins, device=device)
         self.mu, self.cond = (torch.zeros(2, frames, mel_bins, device=device) for _ in range(2))
@@ -51,20 +54,18 @@ class SolverStep:
         self.mask = torch.ones(1, 1, frames, frames, dtype=torch.bool, device=device)
         self.step = torch.zeros(1, dtype=torch.int64, device=device)
         self.sizes = torch.tensor(decoder.sizes, device=device)
-        self.positions = decoder.estimator.positions(0, frames)
-        self.table = decoder.time_table()
+        self.table = decoder.time_table() if lean is None else lean.modulation_table(decoder.time_table())
+        self.lean, self.positions = lean, decoder.estimator.positions(0, frames)
 
     def __call__(self) -> None:
-        rate = self.decoder.cfg_rate
-        velocity = self.decoder.estimator(
-            self.x.expand(2, -1, -1),
-            self.mu,
-            self.speaker,
-            self.cond,
-            self.table[self.step],
-            mask=self.mask,
-            positions=self.positions,
-        )
+        rate, now = self.decoder.cfg_rate, self.table[self.step]
+        x = self.x.expand(2, -1, -1)
+        if self.lean is not None:
+            velocity = self.lean(x, self.mu, self.speaker, self.cond, now, self.mask)
+        else:
+            velocity = self.decoder.estimator(
+                x, self.mu, self.speaker, self.cond, now, mask=self.mask, positions=self.positions
+            )
         given, free = velocity[:1], velocity[1:]
         self.x += self.sizes[self.step] * ((1.0 + rate) * given - rate * free)
         self.step += 1
@@ -85,6 +86,7 @@ class GraphFlow:
     def __init__(self, flow, buckets: tuple[int, ...] = FRAMES, capture_graph: Callable = Graph):
         self.flow, self.spec, self.buckets = flow, flow.spec, buckets
         self._capture_graph = capture_graph
+        self._lean: LeanDiT | None = None
         self._steps: dict[int, tuple[SolverStep, Callable[[], object]]] = {}
         self.replays = 0
         self.captured: list[Captured] = []
@@ -102,7 +104,9 @@ class GraphFlow:
         device = self.flow.device
         cuda = device.type == "cuda"
         began, before = time.perf_counter(), torch.cuda.memory_reserved() if cuda else 0
-        step = SolverStep(self.flow.decoder, frames, self.spec.mel_bins, device)
+        if self._lean is None and isinstance(self.spec.estimator, DiTSpec):
+            self._lean = LeanDiT(self.flow.decoder.estimator)
+        step = SolverStep(self.flow.decoder, frames, self.spec.mel_bins, device, self._lean)
         share = next((graph for _, graph in self._steps.values()), None)
         graph = self._capture_graph(step, share)
         self._steps[frames] = step, graph

@@ -54,3 +54,15 @@ def test_a_recomputed_stream_equals_a_cached_one(both, hop):
     nothing = tokens[:0]
     ours, theirs = fast.advance(recomputed, nothing, final=True), flow.advance(cached, nothing, final=True)
     torch.testing.assert_close(ours, theirs, atol=ROUNDING, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_near_fp32_in_few_operations_too(dtype):
+    flow = tiny_flow("v3")
+    tokens, prompt = tiny_tokens(flow, 40), tiny_prompt(flow, 10)
+    exact = flow.whole([tokens], [prompt])[0]
+    fast = GraphFlow(tiny_flow("v3").set_precision(dtype), buckets=(100,), capture_graph=rerun)
+    fast.capture(100)
+    ours = fast.whole([tokens], [prompt])[0]
+    # weights and products rounded to 8 or 11 bits, over 4 steps
+    assert (ours - exact).square().mean().sqrt() < (0.03 if dtype == torch.bfloat16 else 0.004) * exact.std()
