@@ -19,6 +19,7 @@ from tools.demo_model import (
     augment,
     codes,
     data,
+    flow_mels,
     front_end,
     schedule,
     sequences,
@@ -210,6 +211,12 @@ def test_flow_trains_makes_mel_and_resumes(monkeypatch, corpus, coded, tmp_path)
     report = json.loads((tmp_path / "flow.json").read_text())
     assert np.isfinite(report["mel_l1"])
     run(monkeypatch, train_flow, *options, "--steps", 1, "--resume", tmp_path / "flow.safetensors")
+    mels = tmp_path / "mels.npz"
+    made = ["--corpus", corpus, "--codes", coded, "--flow", tmp_path / "flow.safetensors", "--out", mels]
+    run(monkeypatch, flow_mels, *made, "--hours", 0.001, "--batch", 2, "--device", "cpu")
+    options = ["--train", corpus, "--dev", corpus, "--out", tmp_path, "--batch", 1, "--frames", 10, "--base", 16]
+    options += ["--device", "cpu", "--gate-clips", 1, "--mels", mels]
+    run(monkeypatch, train_vocoder, *options, "--steps", 2, "--plain-steps", 2)
 
 
 def test_the_assembled_folder_is_a_release(vocabulary, tmp_path):

@@ -23,6 +23,7 @@ from cosy_engine.settings.model_spec import HiftSpec, MelSpec
 from cosy_engine.vocoder import Hift
 from tools.demo_model import cuda_graph, data, discriminators, schedule
 from tools.demo_model.fast_vocoder import slow_down, speed_up
+from tools.demo_model.flow_mels import MadeMels
 
 MEL = MelSpec()
 MEL_WEIGHT, FEATURE_WEIGHT = 45.0, 2.0
@@ -76,20 +77,31 @@ class SpectralLoss(nn.Module):
 class Segments:
     """Random segments of the corpus; only device operations, so that a graph can hold them."""
 
-    def __init__(self, c: data.Corpus, batch: int, frames: int):
-        self.c, self.batch, self.frames = c, batch, frames
+    def __init__(self, c: data.Corpus, batch: int, frames: int, made: MadeMels | None = None):
+        """made: use the flow's mels (half of the rows) and the true ones (the other half) of these utterances."""
+        self.c, self.batch, self.frames, self.made = c, batch, frames, made
         self.mel = LogMel().to(c.device)
 
     def draw(self) -> tuple[Tensor, Tensor, Tensor]:
         """mel (B, 80, F), wave (B, 480 F), pitch (B, F) in Hz, 0 unvoiced."""
-        c, frames = self.c, self.frames
-        ids = torch.randint(len(c.items), (self.batch,), device=c.device)
-        room = (c.n[ids] // MEL.hop_samples - frames - 4).clamp(min=1)
+        c, frames, made = self.c, self.frames, self.made
+        if made:
+            row = torch.randint(len(made.utterance), (self.batch,), device=c.device)
+            ids, length = made.utterance[row], made.frames[row]
+        else:
+            ids = torch.randint(len(c.items), (self.batch,), device=c.device)
+            length = c.n[ids] // MEL.hop_samples
+        room = (length - frames - 4).clamp(min=1)
         first = (torch.rand(self.batch, device=c.device) * room).long()
         wide = c.wave(ids, (frames + 4) * MEL.hop_samples, first * MEL.hop_samples)
-        middle = (first[:, None] + 2 + torch.arange(frames, device=c.device)[None]) * 4 + 2
+        k = first[:, None] + 2 + torch.arange(frames, device=c.device)[None]
+        mel = self.mel(wide)[:, :, 2:-2]
+        if made:
+            at = made.start[row][:, None] + torch.minimum(k, length[:, None] - 1)
+            other = made.mel[at].float().transpose(1, 2)
+            mel = torch.where(torch.rand(self.batch, 1, 1, device=c.device) < 0.5, other, mel)
         edge = 2 * MEL.hop_samples
-        return self.mel(wide)[:, :, 2:-2], wide[:, edge:-edge], c.grid(c.pitch_hz, ids, middle, 0).float()
+        return mel, wide[:, edge:-edge], c.grid(c.pitch_hz, ids, 4 * k + 2, 0).float()
 
 
 class Training:
@@ -187,6 +199,7 @@ def main():
     ap.add_argument("--critic-rate", type=float, default=3e-4, help="highest rate of both in the second stage")
     ap.add_argument("--base", type=int, default=192, help="channels before the first upsampling")
     ap.add_argument("--batch", type=int, default=32)
+    ap.add_argument("--mels", help="flow_mels.npz of --train: half of the segments start from the flow's mel")
     ap.add_argument("--gate-clips", type=int, default=60)
     ap.add_argument("--eager", action="store_true", help="no CUDA graph")
     ap.add_argument("--frames", type=int, default=32, help="mel frames of a segment")
@@ -203,7 +216,8 @@ def main():
         speed_up(net)
     if a.resume:
         schedule.load(a.resume, {"vocoder": net, "discriminators": critic}, strict=False)
-    training = Training(net, critic, Segments(c, a.batch, a.frames), a.rate)
+    made = MadeMels.read(a.mels, device) if a.mels else None
+    training = Training(net, critic, Segments(c, a.batch, a.frames, made), a.rate)
     sizes = {"parameters": schedule.parameters(net), "critic": schedule.parameters(critic)}
     log(note="loaded", hours=c.seconds.sum() / 3600, utterances=len(c.items), **sizes)
     clock, plain, step, plain_steps = schedule.Clock(a.seconds, a.steps), None, None, 0
