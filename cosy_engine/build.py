@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import os
 import threading
@@ -13,7 +14,9 @@ from typing import Any
 
 import torch
 
+from cosy_engine.accel import fused_config
 from cosy_engine.accel.buckets import ROWS, round_up
+from cosy_engine.accel.decode_fused import FusedStep
 from cosy_engine.accel.decode_graph import GraphDecode
 from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.accel.flow_graph import GraphFlow
@@ -29,6 +32,7 @@ from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import Release, find_release
 from cosy_engine.model_files.weights import load_llm, load_strict, misfit, read_checkpoint, without_training_prefix
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
+from cosy_engine.settings.model_spec import LlmSpec
 from cosy_engine.stages import Stages
 from cosy_engine.text.frontend import TextFrontend
 from cosy_engine.text.tokenizer import TextTokenizer
@@ -52,11 +56,11 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     """
     config = config or EngineConfig(**options)
     device = pick_device(config.device)
-    missing = unavailable_here(device)
+    release = find_release(Path(model) if model else default_folder(), config.llm_weights)
+    missing = unavailable_here(device, release.spec.llm)
     for name in (config.precision, config.tier):
         if name in missing:
             raise ModeUnavailable(f"{name} is not available here: {missing[name]}")
-    release = find_release(Path(model) if model else default_folder(), config.llm_weights)
     # TF32 would round fp32 matrix products to 10 bits; "fp32" here means fp32.
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
@@ -71,7 +75,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     voices = VoiceEncoder(
         speech_tokenizer, speaker_encoder, release.spec.mel, model_key(release), cache_bytes=config.voice_cache_bytes
     )
-    tiers = available_tiers(device)
+    tiers = available_tiers(device, release.spec.llm)
     shelf = StageShelf(load_models(release, device), row_bucket(config.slots), tiers)
     engine = Engine(
         spec=release.spec,
@@ -95,9 +99,10 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     return engine
 
 
-def available_tiers(device: torch.device) -> tuple[str, ...]:
-    """Tiers that this device can run, plainest first."""
-    return TIERS if device.type == "cuda" else TIERS[:1]
+def available_tiers(device: torch.device, llm: LlmSpec | None = None) -> tuple[str, ...]:
+    """Tiers that this device can run, plainest first; None is a model of the published sizes."""
+    missing = unavailable_here(device, llm)
+    return tuple(tier for tier in TIERS if tier not in missing)
 
 
 def row_bucket(slots: int) -> int:
@@ -152,6 +157,11 @@ class Models:
     flow: Any
     vocoder: Any
 
+    @functools.cached_property
+    def torch_step(self) -> TorchStep:
+        """Fuses weights in place: once for all tiers."""
+        return TorchStep(self.lm, ROW_POSITIONS)
+
     def at(self, precision: str) -> Models:
         """A copy with matrix weights in another precision."""
         return Models(*(copy.deepcopy(m).set_precision(DTYPES[precision]) for m in (self.lm, self.flow, self.vocoder)))
@@ -187,8 +197,11 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
     steps = 1 if lm.device.type == "cpu" else STEPS_PER_LAUNCH
     pool = DecodePool(lm, rows, ROW_POSITIONS, ROW_DRAWS, steps=steps)
     flow = models.flow
-    if tier == "graph":
-        pool.step = GraphDecode(TorchStep(lm, ROW_POSITIONS), pool.state, rows)
+    if tier != "eager":
+        plain = models.torch_step
+        fused = tier == "fused"
+        step = FusedStep(plain) if fused else plain
+        pool.step = GraphDecode(step, pool.state, rows, plain, any_context=fused)
         flow = GraphFlow(flow)
     return Stages(
         lm=lm,
@@ -235,16 +248,17 @@ def pick_device(wanted: str) -> torch.device:
     return device
 
 
-def unavailable_here(device: torch.device) -> dict[str, str]:
-    """Precision or tier -> why it cannot be used on this device."""
-    if device.type == "cuda":
-        if torch.cuda.is_bf16_supported(including_emulation=False):
-            return {}
-        return {"bf16": "this GPU has no bfloat16 arithmetic (compute capability 8.0 or later is needed)"}
-    return {
-        "fp16": "CPUs compute half precision slower than fp32; a CUDA GPU is needed",
-        "graph": "CUDA Graphs need a CUDA GPU; this machine runs on its CPU",
-    }
+def unavailable_here(device: torch.device, llm: LlmSpec | None = None) -> dict[str, str]:
+    """Precision or tier -> why it cannot be used on this device; None is a model of the published sizes."""
+    missing = {}
+    if device.type != "cuda":
+        missing["fp16"] = "CPUs compute half precision slower than fp32; a CUDA GPU is needed"
+        missing["graph"] = "CUDA Graphs need a CUDA GPU; this machine runs on its CPU"
+    elif not torch.cuda.is_bf16_supported(including_emulation=False):
+        missing["bf16"] = "this GPU has no bfloat16 arithmetic (compute capability 8.0 or later is needed)"
+    if reason := fused_config.unavailable(device) or (llm and fused_config.misfit(llm)):
+        missing["fused"] = reason
+    return missing
 
 
 def describe_device(device: torch.device) -> str:

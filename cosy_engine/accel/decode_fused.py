@@ -1,8 +1,8 @@
 """One decode step in hand-fused Triton kernels: five launches a layer for one or two rows, seven for up to 32.
 
 Same mathematics and same record as SpeechLM.decode_step, made to be captured by GraphDecode. Uses TorchStep's weights
-and rotary table, so both tiers together hold the weights once. Norm gains are not folded into weights: they are
-loaded before the wait or in the norm kernel, where they cost nothing, and the weights stay as published.
+and rotary table, so both tiers together hold the weights once. Norm gains are not folded into weights, which stay as
+published and are rounded once: a gain is one more load beside the input's, of values that every program shares.
 
 On a CPU it runs with TRITON_INTERPRET=1, which is how its tests run without a GPU.
 """
@@ -160,7 +160,7 @@ class FusedStep:
         rest = self.pow2(max(inner - power, 16)) if inner > power else 0
 
         def tiles(stage: str) -> dict:
-            return dict(BK=wide if stage in config.flat else min(config.tile, wide), FLAT=stage in config.flat)
+            return dict(BK=min(config.tile, wide), FLAT=stage in config.flat)
 
         for number, (norm_in, qkv, bias, out, norm_mlp, gate_up, down) in enumerate(self.layers):
             first = number == 0

@@ -27,13 +27,25 @@ class Captured:
 
 
 class GraphDecode:
-    """Callable like DecodePool's `step`. `captures()` lists the work of warming up; each item is one capture."""
+    """Callable like DecodePool's `step`. `captures()` lists the work of warming up; each item is one capture.
 
-    def __init__(self, step: Callable[[object, int, int], None], state: object, rows: int):
-        self.step, self.state = step, state
+    plain: what runs where no captured bucket fits, None is `step` itself. any_context: `step` reads lengths on the
+    device, so one bucket serves all.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[object, int, int], None],
+        state: object,
+        rows: int,
+        plain: Callable[[object, int, int], None] | None = None,
+        any_context: bool = False,
+    ):
+        self.step, self.plain, self.state = step, plain or step, state
         self.rows = [bucket for bucket in ROWS if bucket <= rows]
         capacity = state.cache.capacity
-        self.contexts = [bucket for bucket in CONTEXTS if bucket < capacity] or [capacity]
+        buckets = [] if any_context else [bucket for bucket in CONTEXTS if bucket < capacity]
+        self.contexts = buckets or [capacity]
         self.graphs: dict[tuple[int, int], Graph] = {}
         self.replays = 0
         self.captured: list[Captured] = []
@@ -42,7 +54,7 @@ class GraphDecode:
         """Replay the smallest captured bucket that holds rows and context; else run the plain step."""
         graph = self.graphs.get((round_up(rows, self.rows), round_up(context, self.contexts)))
         if graph is None:
-            self.step(state, rows, context)
+            self.plain(state, rows, context)
             return
         self.replays += 1
         graph()

@@ -39,8 +39,8 @@ class FusedConfig:
 class GemvConfig(FusedConfig):
     """One or two rows. qkv counts rotary pairs, gate_up rows of each half.
 
-    flat: stages whose input is loaded once per program and exchanged through shared memory, and whose weights are one
-    tile as wide as the model. inner_fp32: the SwiGLU output is kept in fp32.
+    tile: inputs per tile. flat: stages whose input is loaded once per program and exchanged through shared memory.
+    inner_fp32: the SwiGLU output is kept in fp32.
     """
 
     qkv: tuple[int, int] = (2, 2)

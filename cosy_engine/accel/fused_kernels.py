@@ -37,38 +37,51 @@ def weight_tiles(w, r, rm, K: tl.constexpr, BK: tl.constexpr):
 
 
 @triton.jit
-def vector_tiles(x, BN: tl.constexpr, K: tl.constexpr, BK: tl.constexpr, FLAT: tl.constexpr):
-    """x (K) as fp32 tiles. FLAT: (1, BK), loaded once a program and exchanged through shared memory; else repeated
-    over BN rows by its addresses, which loads it straight in the layout of the weight tiles."""
+def early_gains(gain, H: tl.constexpr, BK: tl.constexpr, FLAT: tl.constexpr):
+    """Norm gains as vectors of BK; none when not FLAT: held before the wait they would take registers from weights."""
     tiles = ()
-    for i in tl.static_range((K + BK - 1) // BK):
-        k = i * BK + tl.arange(0, BK)
-        if FLAT:
-            tile = tl.load(x + k, mask=k < K, other=0.0).to(tl.float32)[None, :]
-        else:
-            o = tl.zeros([BN, 1], tl.int32) + k[None, :]
-            tile = tl.load(x + o, mask=(k < K)[None, :], other=0.0).to(tl.float32)
-        tiles = tiles + (tile,)  # noqa: RUF005
+    if FLAT:
+        for i in tl.static_range((H + BK - 1) // BK):
+            k = i * BK + tl.arange(0, BK)
+            tiles = tiles + (tl.load(gain + k, mask=k < H, other=0.0),)  # noqa: RUF005
     return tiles
 
 
 @triton.jit
-def weighted_sums(ws, xs, gs, BN: tl.constexpr, BK: tl.constexpr):
-    """(BN) sums over K of w * x * gain."""
-    acc = tl.zeros([BN, BK], tl.float32)
-    for i in tl.static_range(len(ws)):
-        acc += ws[i].to(tl.float32) * (xs[i] * gs[i])
-    return tl.sum(acc, 1)
+def normed_tiles(x, gain, gains, eps, BN: tl.constexpr, H: tl.constexpr, BK: tl.constexpr, FLAT: tl.constexpr):
+    """x (H) * gain as fp32 tiles, and 1 / sqrt(mean(x^2) + eps) to multiply sums of them with.
+
+    FLAT: tiles (1, BK), loaded once a program and exchanged through shared memory. Else repeated over BN rows by their
+    addresses, which loads them straight in the layout of the weight tiles.
+    """
+    tiles = ()
+    if FLAT:
+        squares = tl.zeros([BK], tl.float32)
+        for i in tl.static_range((H + BK - 1) // BK):
+            k = i * BK + tl.arange(0, BK)
+            v = tl.load(x + k, mask=k < H, other=0.0).to(tl.float32)
+            squares += v * v
+            tiles = tiles + ((v * gains[i])[None, :],)  # noqa: RUF005
+        factor = tl.rsqrt(tl.sum(squares, 0) / H + eps)
+    else:
+        squares = tl.zeros([BN, BK], tl.float32)
+        for i in tl.static_range((H + BK - 1) // BK):
+            k = i * BK + tl.arange(0, BK)
+            o = tl.zeros([BN, 1], tl.int32) + k[None, :]
+            v = tl.load(x + o, mask=(k < H)[None, :], other=0.0).to(tl.float32)
+            squares += v * v
+            tiles = tiles + (v * tl.load(gain + o, mask=(k < H)[None, :], other=0.0),)  # noqa: RUF005
+        factor = tl.rsqrt(tl.sum(squares, 1) / H + eps)
+    return tiles, factor
 
 
 @triton.jit
-def rms_factor(xs, eps, H: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, FLAT: tl.constexpr):
-    """1 / sqrt(mean(x^2) + eps), once for each row of the tiles."""
-    ROWS: tl.constexpr = 1 if FLAT else BN
-    acc = tl.zeros([ROWS, BK], tl.float32)
-    for i in tl.static_range(len(xs)):
-        acc += xs[i] * xs[i]
-    return tl.rsqrt(tl.sum(acc, 1) / H + eps)
+def weighted_sums(ws, xs, BN: tl.constexpr, BK: tl.constexpr):
+    """(BN) sums over K of w * x."""
+    acc = tl.zeros([BN, BK], tl.float32)
+    for i in tl.static_range(len(ws)):
+        acc += ws[i].to(tl.float32) * xs[i]
+    return tl.sum(acc, 1)
 
 
 @triton.jit
@@ -91,7 +104,7 @@ def qkv_gemv(
         gdc_launch_dependents()
     wa = weight_tiles(w, r, r >= 0, H, BK)
     wb = weight_tiles(w, r + HALF, r >= 0, H, BK)
-    gs = vector_tiles(gain, BN, H, BK, FLAT)
+    gs = early_gains(gain, H, BK, FLAT)
     ba = tl.load(bias + r)
     bb = tl.load(bias + r + HALF)
     if PDL:
@@ -105,10 +118,9 @@ def qkv_gemv(
                 k = tl.arange(0, HP)
                 row = tl.load(source + start + k, mask=k < H, other=0.0)
                 tl.store(x + m * H + k, row.to(tl.float32), mask=k < H)
-        xs = vector_tiles(source + start, BN, H, BK, FLAT)
-        factor = rms_factor(xs, eps, H, BN, BK, FLAT)
-        a = weighted_sums(wa, xs, gs, BN, BK) * factor + ba
-        b = weighted_sums(wb, xs, gs, BN, BK) * factor + bb
+        xs, factor = normed_tiles(source + start, gain, gs, eps, BN, H, BK, FLAT)
+        a = weighted_sums(wa, xs, BN, BK) * factor + ba
+        b = weighted_sums(wb, xs, BN, BK) * factor + bb
         if head < NQ + NKV:
             c = tl.load(rotary + (p * HALF + d) * 2)
             s = tl.load(rotary + (p * HALF + d) * 2 + 1)
@@ -241,14 +253,13 @@ def gate_up_gemv(
         gdc_launch_dependents()
     wg = weight_tiles(w, n, n < FFN, H, BK)
     wu = weight_tiles(w, n + FFN, n < FFN, H, BK)
-    gs = vector_tiles(gain, BN, H, BK, FLAT)
+    gs = early_gains(gain, H, BK, FLAT)
     if PDL:
         gdc_wait()
     for m in tl.static_range(M):
-        xs = vector_tiles(x + m * H, BN, H, BK, FLAT)
-        factor = rms_factor(xs, eps, H, BN, BK, FLAT)
-        g = weighted_sums(wg, xs, gs, BN, BK) * factor
-        tl.store(h + m * FFN + n, silu(g) * (weighted_sums(wu, xs, gs, BN, BK) * factor), mask=n < FFN)
+        xs, factor = normed_tiles(x + m * H, gain, gs, eps, BN, H, BK, FLAT)
+        g = weighted_sums(wg, xs, BN, BK) * factor
+        tl.store(h + m * FFN + n, silu(g) * (weighted_sums(wu, xs, BN, BK) * factor), mask=n < FFN)
 
 
 @triton.jit
@@ -290,13 +301,12 @@ def head_gemv(
     if PDL:
         gdc_launch_dependents()
     wt = weight_tiles(w, n, n < V, H, BK)
-    gs = vector_tiles(gain, BN, H, BK, FLAT)
+    gs = early_gains(gain, H, BK, FLAT)
     offset = tl.zeros([BN], tl.float32)
     if BIAS:
         offset = tl.load(bias + n, mask=n < V, other=0.0).to(tl.float32)
     if PDL:
         gdc_wait()
     for m in tl.static_range(M):
-        xs = vector_tiles(x + m * H, BN, H, BK, FLAT)
-        factor = rms_factor(xs, eps, H, BN, BK, FLAT)
-        tl.store(logits + m * V + n, weighted_sums(wt, xs, gs, BN, BK) * factor + offset, mask=n < V)
+        xs, factor = normed_tiles(x + m * H, gain, gs, eps, BN, H, BK, FLAT)
+        tl.store(logits + m * V + n, weighted_sums(wt, xs, BN, BK) * factor + offset, mask=n < V)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 PRECISIONS = ("fp32", "fp16", "bf16")
-TIERS = ("eager", "graph")  # how the same model is run; "auto" is the last that this machine can
+TIERS = ("eager", "graph", "fused")  # how the same model is run; "auto" is the last that this machine can
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+"""The fused tier: what fits, what is said where it cannot run, and its kernels under Triton's interpreter."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cosy_engine.accel.fused_config import best_config, misfit, unavailable
+from cosy_engine.settings.model_spec import LlmSpec, SamplingSpec
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = dict(
+    text_vocab=151936, width=896, layers=24, heads=14, kv_heads=2, head_dim=64, ffn_width=4864, speech_tokens=6561
+)
+
+
+def why_not_interpreted() -> str | None:
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed: CPU machines need `pip install triton 'numpy<2.4'` to interpret the kernels"
+    if tuple(map(int, np.__version__.split(".")[:2])) >= (2, 4):
+        return f"Triton's interpreter needs numpy below 2.4, this is {np.__version__}"
+    return None
+
+
+@pytest.mark.parametrize(
+    "cases",
+    [
+        "forty_steps",
+        "log_probs or published or beyond or finite or stride",
+        "block_sizes or no_block_divides",
+        "sampler",
+    ],
+)
+@pytest.mark.skipif(why_not_interpreted() is not None, reason=str(why_not_interpreted()))
+def test_kernels_under_the_interpreter(cases):
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "tests/accel/fused_interpreted.py", "-k", cases]
+    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def test_both_releases_and_small_models_fit():
+    assert misfit(LlmSpec.v2(**PUBLISHED)) is None
+    assert misfit(LlmSpec.v3(**PUBLISHED)) is None
+    assert misfit(LlmSpec.v3(**PUBLISHED | dict(width=64, heads=4, head_dim=16, ffn_width=128))) is None
+
+
+@pytest.mark.parametrize(
+    "sizes,named",
+    [
+        (dict(head_dim=80), "head_dim 80"),
+        (dict(heads=34), "17 query heads"),
+        (dict(heads=13), "13 query heads"),
+        (dict(width=900), "multiples of 16"),
+        (dict(speech_tokens=40000), "at most 32768"),
+        (dict(sampling=SamplingSpec(top_k=64)), "top_k 64"),
+        (dict(sampling=SamplingSpec(top_p=1.0)), "top_p 1.0"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_told_why(sizes, named):
+    assert named in misfit(LlmSpec.v3(**PUBLISHED | sizes))
+
+
+def test_a_cpu_machine_is_told_what_is_needed():
+    assert "CUDA GPU" in unavailable(torch.device("cpu"))
+
+
+def test_each_number_of_rows_has_block_sizes():
+    assert all(best_config(rows).slices & (best_config(rows).slices - 1) == 0 for rows in range(1, 33))
+    assert replace(best_config(1), slices=4).slices == 4
