@@ -230,4 +230,5 @@ def test_the_assembled_folder_is_a_release(vocabulary, tmp_path):
     found = find_release(assemble.assemble(tmp_path / "voice", *parts, codes.CHECKPOINTS, vocabulary))
     assert (found.spec.vocoder.causal, found.spec.vocoder.base_channels) == (False, 192)
     assert found.spec.text_tokens == "v3"
+    assert found.spec.llm.sampling == sizes.SAMPLING
     assert sum(p.stat().st_size for p in found.folder.rglob("*") if p.is_file()) < 64e6
