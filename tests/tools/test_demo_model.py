@@ -24,6 +24,7 @@ from tools.demo_model import (
     schedule,
     sequences,
     sizes,
+    speak_split,
     text_vocabulary,
     train_flow,
     train_lm,
@@ -232,3 +233,11 @@ def test_the_assembled_folder_is_a_release(vocabulary, tmp_path):
     assert found.spec.text_tokens == "v3"
     assert found.spec.llm.sampling == sizes.SAMPLING
     assert sum(p.stat().st_size for p in found.folder.rglob("*") if p.is_file()) < 64e6
+
+
+def test_a_held_out_item_is_spoken_after_another_of_its_voice(tmp_path):
+    rows = [{"id": str(k), "split": "dev", "speaker": voice} for k, voice in enumerate("aabbbc")]
+    (tmp_path / "index.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    items = speak_split.items_of(tmp_path, "dev")
+    assert len(items) == 5  # the voice that speaks once has no reference
+    assert all(i["speaker"] == i["reference"]["speaker"] and i["id"] != i["reference"]["id"] for i in items)
