@@ -19,7 +19,9 @@ from cosy_engine.accel.fused_config import (
     CANDIDATES,
     GEMV_ROWS,
     MOST_ROWS,
+    Dot,
     FusedConfig,
+    Gemv,
     GemvConfig,
     RowsConfig,
     best_config,
@@ -54,12 +56,12 @@ class Scratch:
 class FusedStep:
     """Callable like DecodePool's `step`: (state, rows, context); context is not needed, lengths are read on the device.
 
-    plain: the TorchStep whose weights are used. config: rows -> block sizes.
+    plain: the TorchStep whose weights are used. config: rows -> block sizes, None takes the best known.
     `logits(rows)` are those of the last step, overwritten by the next. The first call for a number of rows compiles
     (seconds) and allocates.
     """
 
-    def __init__(self, plain, config: Callable[[int], FusedConfig] = best_config):
+    def __init__(self, plain, config: Callable[[int], FusedConfig] | None = None):
         reason = misfit(plain.spec)
         assert reason is None, reason  # callers ask `misfit` first
         import triton  # not on every machine: `unavailable` says so before
@@ -68,7 +70,8 @@ class FusedStep:
 
         self.gemv, self.dot, self.sampler = fused_kernels, fused_rows, fused_sampler
         self.pow2 = triton.next_power_of_2
-        self.plain, self.lm, self.spec, self.config = plain, plain.lm, plain.spec, config
+        self.plain, self.lm, self.spec = plain, plain.lm, plain.spec
+        self.config = config or (lambda rows: best_config(rows, plain.lm.dtype))
         self.layers = [
             (layer.norm_in, layer.qkv.T, layer.qkv_bias, layer.out.T, layer.norm_mlp, layer.gate_up.T, layer.down.T)
             for layer in plain.layers
@@ -119,7 +122,7 @@ class FusedStep:
     def _out_depth(self, config: RowsConfig) -> int:
         """Inputs per program of the output product: whole heads, a power of two that divides all of them."""
         all_heads = self.spec.heads * self.spec.head_dim
-        return max(min(config.depth, all_heads & -all_heads), self.spec.head_dim)
+        return max(min(config.out.tile, all_heads & -all_heads), self.spec.head_dim)
 
     def _out_slices(self, config: RowsConfig) -> int:
         return self.spec.heads * self.spec.head_dim // self._out_depth(config)
@@ -128,9 +131,13 @@ class FusedStep:
     def __call__(self, state, rows: int, context: int) -> None:
         assert rows <= MOST_ROWS
         config, scratch = self.config(rows), self.scratch(rows)
-        pdl = self.has_pdl if config.pdl is None else config.pdl and self.has_pdl
+        pdl = config.pdl and self.has_pdl
 
-        def go(kernel, grid: tuple[int, ...], *args, warps: int = 4, first: bool = False, **meta) -> None:
+        def go(kernel, grid: tuple[int, ...], *args, warps: int = 4, cut=None, first: bool = False, **meta) -> None:
+            if cut is not None:
+                warps = cut.warps
+                if cut.registers:
+                    meta["maxnreg"] = cut.registers
             # The first kernel of a step waits for all before it: PDL orders neighbours only.
             kernel[grid](*args, num_warps=warps, launch_pdl=pdl and not first, PDL=pdl, **meta)
 
@@ -159,97 +166,97 @@ class FusedStep:
         power = 1 << (inner.bit_length() - 1)
         rest = self.pow2(max(inner - power, 16)) if inner > power else 0
 
-        def tiles(stage: str) -> dict:
-            return dict(BK=min(config.tile, wide), FLAT=stage in config.flat)
+        def tiles(cut: Gemv) -> dict:
+            return dict(cut=cut, BK=min(cut.tile, wide), FLAT=cut.flat)
 
         for number, (norm_in, qkv, bias, out, norm_mlp, gate_up, down) in enumerate(self.layers):
             first = number == 0
-            block, warps = min(config.qkv[0], half), config.qkv[1]
+            block = min(config.qkv.rows, half)
             go(
                 kernels.qkv_gemv, ((spec.heads + 2 * spec.kv_heads) * (half // block),),
                 scratch.x, lm.speech_embedding.weight.data if first else scratch.x, state.token, norm_in, qkv, bias,
                 self.rotary, cache.length, scratch.q, cache.keys[number], cache.values[number], spec.rms_eps,
-                warps=warps, first=first, HP=wide, NKV=spec.kv_heads, CAP=cache.capacity, BN=block, FIRST=first,
-                **sizes, **heads, **tiles("qkv"),
+                first=first, HP=wide, NKV=spec.kv_heads, CAP=cache.capacity, BN=block, FIRST=first,
+                **sizes, **heads, **tiles(config.qkv),
             )  # fmt: skip
             self._attend(state, number, rows, config, scratch, go)
-            block, warps = config.out
+            block = config.out.rows
             go(
                 kernels.out_gemv, (-(-width // block),),
                 scratch.top, scratch.total, scratch.mixed, out, scratch.x,
-                warps=warps, NQP=self.pow2(spec.heads), S=config.slices, BN=block, **sizes, **heads,
+                cut=config.out, NQP=self.pow2(spec.heads), S=config.slices, BN=block, **sizes, **heads,
             )  # fmt: skip
-            block, warps = config.gate_up
+            block = config.gate_up.rows
             go(
                 kernels.gate_up_gemv, (-(-inner // block),), scratch.x, norm_mlp, gate_up, scratch.h, spec.rms_eps,
-                warps=warps, FFN=inner, BN=block, **sizes, **tiles("gate_up"),
+                FFN=inner, BN=block, **sizes, **tiles(config.gate_up),
             )  # fmt: skip
-            block, warps = config.down
+            block = config.down.rows
             go(
                 kernels.down_gemv, (-(-width // block),), scratch.h, down, scratch.x, 1 / self.plain.scale,
-                warps=warps, FFN=inner, KA=power, KB=rest, BN=block, **sizes,
+                cut=config.down, FFN=inner, KA=power, KB=rest, BN=block, **sizes,
             )  # fmt: skip
-        block, warps = config.head
+        block = config.head.rows
         head = lm.llm_decoder
         go(
             kernels.head_gemv, (-(-spec.head_rows // block),),
             scratch.x, self.norm, head.weight.data, head.weight.data if head.bias is None else head.bias.data,
             scratch.logits, spec.rms_eps, spec.head_rows,
-            warps=warps, BN=block, BIAS=head.bias is not None, **sizes, **tiles("head"),
+            BN=block, BIAS=head.bias is not None, **sizes, **tiles(config.head),
         )  # fmt: skip
 
     def _by_dot(self, state, rows: int, config: RowsConfig, scratch: Scratch, go) -> None:
         spec, lm, kernels, cache = self.spec, self.lm, self.dot, state.cache
         width, inner, head_dim = spec.width, spec.ffn_width, spec.head_dim
+        wide = self.pow2(width)
         sizes = dict(MP=padded_rows(rows), H=width)
-        depth = min(config.depth, self.pow2(width))
-        out_depth, slice_ = self._out_depth(config), min(config.down_slice, self.pow2(inner))
-        down_depth = min(config.depth, slice_)
+        part = min(config.down_slice, self.pow2(inner))
         out_parts, down_parts = len(scratch.out_parts), len(scratch.down_parts)
 
-        def loop(stage: str, size: int, depth: int = depth) -> dict:
-            return dict(num_stages=config.stages, BK=depth, EARLY=stage in config.early, EVEN=size % depth == 0)
+        def loop(cut: Dot, size: int, most: int) -> dict:
+            depth = min(cut.tile, most)
+            return dict(cut=cut, num_stages=cut.stages, BK=depth, EARLY=cut.early, EVEN=size % depth == 0)
 
-        def norm(part: Tensor, parts: int, gain: Tensor, scale: float, first: bool = False) -> None:
+        def norm(partial: Tensor, parts: int, gain: Tensor, scale: float, first: bool = False) -> None:
             go(
-                kernels.norm_rows, (rows,), scratch.x, lm.speech_embedding.weight.data, state.token, part, gain,
-                scratch.xn, spec.rms_eps, scale, first=first, P=parts, HP=self.pow2(width), FIRST=first, **sizes,
+                kernels.norm_rows, (rows,), scratch.x, lm.speech_embedding.weight.data, state.token, partial, gain,
+                scratch.xn, spec.rms_eps, scale, first=first, P=parts, HP=wide, FIRST=first, **sizes,
             )  # fmt: skip
 
         for number, (norm_in, qkv, bias, out, norm_mlp, gate_up, down) in enumerate(self.layers):
             norm(scratch.down_parts, down_parts, norm_in, 1 / self.plain.scale, first=number == 0)
-            block, warps = min(config.qkv[0], head_dim), config.qkv[1]
+            block = min(config.qkv.rows, head_dim)
             go(
                 kernels.qkv_dot, ((spec.heads + 2 * spec.kv_heads) * (head_dim // block),),
                 scratch.xn, qkv, bias, self.rotary, cache.length, scratch.q, cache.keys[number], cache.values[number],
-                warps=warps, M=rows, NQ=spec.heads, NKV=spec.kv_heads, HD=head_dim, CAP=cache.capacity, BN=block,
-                **sizes, **loop("qkv", width),
+                M=rows, NQ=spec.heads, NKV=spec.kv_heads, HD=head_dim, CAP=cache.capacity, BN=block,
+                **sizes, **loop(config.qkv, width, wide),
             )  # fmt: skip
             self._attend(state, number, rows, config, scratch, go)
-            block, warps = config.out
+            block = config.out.rows
             go(
                 kernels.out_dot, (-(-width // block), out_parts),
                 scratch.top, scratch.total, scratch.mixed, out, scratch.out_parts,
-                warps=warps, NQ=spec.heads, HD=head_dim, S=config.slices, BN=block, BK=out_depth, **sizes,
+                cut=config.out, NQ=spec.heads, HD=head_dim, S=config.slices, BN=block, BK=self._out_depth(config), **sizes,
             )  # fmt: skip
             norm(scratch.out_parts, out_parts, norm_mlp, 1.0)
-            block, warps = config.gate_up
+            block = config.gate_up.rows
             go(
                 kernels.gate_up_dot, (-(-inner // block),), scratch.xn, gate_up, scratch.h,
-                warps=warps, FFN=inner, BN=block, **sizes, **loop("gate_up", width),
+                FFN=inner, BN=block, **sizes, **loop(config.gate_up, width, wide),
             )  # fmt: skip
-            block, warps = config.down
+            block = config.down.rows
             go(
                 kernels.down_dot, (-(-width // block), down_parts), scratch.h, down, scratch.down_parts,
-                warps=warps, FFN=inner, KS=slice_, BN=block, **sizes, **loop("down", _both(inner, slice_), down_depth),
+                FFN=inner, KS=part, BN=block, **sizes, **loop(config.down, inner % part or part, part),
             )  # fmt: skip
         norm(scratch.down_parts, down_parts, self.norm, 1 / self.plain.scale)
-        block, warps = config.head
+        block = config.head.rows
         head = lm.llm_decoder
         go(
             kernels.head_dot, (-(-spec.head_rows // block),),
             scratch.xn, head.weight.data, head.weight.data if head.bias is None else head.bias.data, scratch.logits,
-            spec.head_rows, warps=warps, BN=block, BIAS=head.bias is not None, **sizes, **loop("head", width),
+            spec.head_rows, BN=block, BIAS=head.bias is not None, **sizes, **loop(config.head, width, wide),
         )  # fmt: skip
 
     def _sample(self, state, rows: int, config: FusedConfig, scratch: Scratch, go) -> None:
@@ -269,11 +276,6 @@ class FusedStep:
 def padded_rows(rows: int) -> int:
     """Rows of the scratch tensors: tensor cores take at least 8."""
     return rows if rows <= GEMV_ROWS else max(8, 1 << (rows - 1).bit_length())
-
-
-def _both(inner: int, part: int) -> int:
-    """A size whose divisors divide the full slices and the last one."""
-    return part if inner % part == 0 else inner % part
 
 
 def _bytes(flags: Tensor) -> Tensor:

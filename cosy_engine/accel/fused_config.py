@@ -15,71 +15,100 @@ CANDIDATES = 64  # ids that the sampler ranks; at least top_k of them
 
 
 @dataclass(frozen=True)
-class FusedConfig:
-    """Shared by both paths. A pair is (rows of the weight per program, warps).
-
-    pdl: programmatic dependent launch, None where the device has it. slices: of the earlier positions, a power of two.
-    block: positions per iteration of attention. attention_early: the first block is loaded before the wait.
+class Gemv:
+    """How a product is cut at one or two rows. rows: of the weight per program (rotary pairs in QKV, rows of each half
+    in gate/up). registers: at most so many a thread, so that more programs are resident; None leaves it to the
+    compiler. tile: inputs per tile. flat: the input is loaded once per program and exchanged through shared memory.
     """
 
-    qkv: tuple[int, int]
-    out: tuple[int, int]
-    gate_up: tuple[int, int]
-    down: tuple[int, int]
-    head: tuple[int, int]
+    rows: int
+    warps: int
+    registers: int | None = None
+    tile: int = 256
+    flat: bool = False
+
+
+@dataclass(frozen=True)
+class Dot:
+    """How a product is cut on tensor cores; fields as in Gemv. early: all weights of a program are loaded before the
+    wait, else a loop of `stages` in flight runs after it.
+    """
+
+    rows: int
+    warps: int
+    registers: int | None = None
+    tile: int = 128
+    stages: int = 4
+    early: bool = False
+
+
+@dataclass(frozen=True)
+class FusedConfig:
+    """Shared by both paths. slices: of the earlier positions, a power of two. block: positions per iteration of
+    attention. attention_early: the first block is loaded before the wait. pdl: programmatic dependent launch where the
+    device has it.
+    """
+
     slices: int
     block: int = 64
     attention_warps: int = 1
     attention_early: bool = True
     sample_warps: int = 16
-    pdl: bool | None = None
+    pdl: bool = True
 
 
 @dataclass(frozen=True)
 class GemvConfig(FusedConfig):
-    """One or two rows. qkv counts rotary pairs, gate_up rows of each half.
+    """One or two rows. inner_fp32: the SwiGLU output is kept in fp32.
 
-    tile: inputs per tile. flat: stages whose input is loaded once per program and exchanged through shared memory.
-    inner_fp32: the SwiGLU output is kept in fp32.
+    gate_up, without a limit and not flat, takes 132 registers: one program fits where two must be.
     """
 
-    qkv: tuple[int, int] = (2, 2)
-    out: tuple[int, int] = (8, 8)
-    gate_up: tuple[int, int] = (16, 8)
-    down: tuple[int, int] = (2, 4)
-    head: tuple[int, int] = (8, 4)
     slices: int = 2
-    tile: int = 256
-    flat: tuple[str, ...] = ()
+    qkv: Gemv = Gemv(2, 2)
+    out: Gemv = Gemv(8, 8)
+    gate_up: Gemv = Gemv(16, 8, tile=1024, flat=True)
+    down: Gemv = Gemv(2, 4)
+    head: Gemv = Gemv(8, 4)
     inner_fp32: bool = False
 
 
 @dataclass(frozen=True)
 class RowsConfig(FusedConfig):
-    """3 to 32 rows. down_slice: inputs per program of the down product. depth: K step. stages: of the pipelined loops.
+    """3 to 32 rows. down_slice: inputs per program of the down product."""
 
-    early: products whose weights are all loaded before the wait, instead of in a loop after it.
-    """
-
-    qkv: tuple[int, int] = (16, 4)
-    out: tuple[int, int] = (32, 4)
-    gate_up: tuple[int, int] = (16, 2)
-    down: tuple[int, int] = (64, 4)
-    head: tuple[int, int] = (64, 4)
     slices: int = 1
     attention_warps: int = 2
+    qkv: Dot = Dot(16, 4)
+    out: Dot = Dot(32, 4)
+    gate_up: Dot = Dot(16, 2)
+    down: Dot = Dot(64, 4)
+    head: Dot = Dot(64, 4)
     down_slice: int = 1024
-    depth: int = 128
-    stages: int = 4
-    early: tuple[str, ...] = ()
 
 
-def best_config(rows: int) -> FusedConfig:
-    """Block sizes of the fastest measured chains of the prototype (H200); bench/decode_sweep.py looks for better."""
+def best_config(rows: int, dtype: torch.dtype = torch.float16) -> FusedConfig:
+    """Block sizes of the fastest measured chains of the prototype (H200, fp16); bench/decode_sweep.py looks for better.
+
+    fp32 takes twice the registers and shared memory: smaller blocks, so that it runs on smaller GPUs too.
+    """
+    if dtype == torch.float32:
+        if rows <= GEMV_ROWS:
+            return GemvConfig(block=32, attention_warps=4)
+        cuts = (Dot(32, 4, tile=64, stages=3), Dot(64, 4, tile=64, stages=3))
+        return RowsConfig(
+            slices=2, block=32, attention_warps=4, qkv=cuts[0], gate_up=cuts[0], down=cuts[1], head=cuts[1]
+        )
     if rows <= GEMV_ROWS:
         return GemvConfig()
     if rows <= 8:
-        return RowsConfig(slices=4, qkv=(32, 4), gate_up=(32, 4), stages=6)
+        return RowsConfig(
+            slices=4,
+            qkv=Dot(32, 4, stages=6),
+            gate_up=Dot(32, 4, stages=6),
+            down=Dot(64, 4, stages=6),
+            head=Dot(64, 4, stages=6),
+        )
     return RowsConfig()
 
 

@@ -13,7 +13,7 @@ import triton.runtime.interpreter as interpreter
 
 from cosy_engine.accel.decode_fused import FusedStep
 from cosy_engine.accel.decode_torch import TorchStep
-from cosy_engine.accel.fused_config import GemvConfig, RowsConfig, best_config
+from cosy_engine.accel.fused_config import Dot, Gemv, GemvConfig, RowsConfig, best_config
 from cosy_engine.llm.pool import DecodePool
 from cosy_engine.llm.sampling import repetition_aware
 from cosy_engine.llm.speech_lm import SpeechLM, first_rows
@@ -23,9 +23,19 @@ from tests.llm.test_pool import plan
 
 RECORD = ("token", "step", "draw", "recent", "done", "stop_id", "finite", "out")
 # Large blocks: the interpreter's time is the number of programs.
-GEMV = GemvConfig(qkv=(8, 1), out=(64, 1), gate_up=(128, 1), down=(64, 1), head=(512, 1), slices=2, block=32)
-ROWS = RowsConfig(qkv=(16, 1), out=(64, 1), gate_up=(128, 1), down=(64, 1), head=(512, 1), slices=2, block=32,
-                  down_slice=64, depth=32)  # fmt: skip
+GEMV = GemvConfig(
+    qkv=Gemv(8, 1), out=Gemv(64, 1), gate_up=Gemv(128, 1), down=Gemv(64, 1), head=Gemv(512, 1), slices=2, block=32
+)
+ROWS = RowsConfig(
+    qkv=Dot(16, 1, tile=32), out=Dot(64, 1, tile=32), gate_up=Dot(128, 1, tile=32), down=Dot(64, 1, tile=32),
+    head=Dot(512, 1, tile=32), slices=2, block=32, down_slice=64,
+)  # fmt: skip
+PRODUCTS = ("qkv", "gate_up", "down", "head")
+
+
+def recut(config, **fields):
+    """All products but the output's with other fields."""
+    return replace(config, **{name: replace(getattr(config, name), **fields) for name in PRODUCTS})
 
 
 def coarse(rows):
@@ -138,8 +148,8 @@ def test_a_layer_of_the_published_widths(rows):
         text_vocab=200, width=896, layers=1, heads=14, kv_heads=2, head_dim=64, ffn_width=4864, speech_tokens=6561
     )
     lm = random_lm(spec, torch.float16)
-    wide = replace(GEMV, out=(128, 1), gate_up=(512, 1), down=(64, 1), qkv=(32, 1), slices=4)
-    dots = replace(best_config(8), head=(1024, 4), gate_up=(512, 4), down=(128, 4), out=(128, 4))
+    wide = replace(GEMV, out=Gemv(128, 1), gate_up=Gemv(512, 1), qkv=Gemv(32, 1), slices=4)
+    dots = replace(best_config(8), head=Dot(1024, 4), gate_up=Dot(512, 4), down=Dot(128, 4), out=Dot(128, 4))
     error, other = worst_log_prob_error(lm, rows, lambda rows: wide if rows <= 2 else dots, steps=1)
     print(f"log-prob error, published widths, {rows} rows: {error:.1e}; torch step {other:.1e}")
     assert error < 1e-2  # as fp16 above, one layer
@@ -150,11 +160,12 @@ VARIANTS = {
     "more slices than positions": (replace(GEMV, slices=16), replace(ROWS, slices=8)),
     "keys after the wait": (replace(GEMV, attention_early=False), replace(ROWS, attention_early=False)),
     "small attention blocks": (replace(GEMV, block=16), replace(ROWS, block=16)),
-    "shared inputs": (replace(GEMV, flat=("qkv", "gate_up", "head")), ROWS),
+    "shared inputs": (recut(GEMV, flat=True), ROWS),
     "wide inner": (replace(GEMV, inner_fp32=True), ROWS),
-    "narrow tiles": (replace(GEMV, tile=32), replace(ROWS, depth=16)),
-    "weights before the wait": (GEMV, replace(ROWS, early=("qkv", "gate_up", "down", "head"))),
-    "uneven slices": (GEMV, replace(ROWS, down_slice=128, depth=128)),
+    "narrow tiles": (recut(GEMV, tile=32), recut(ROWS, tile=16)),
+    "narrow shared tiles": (recut(GEMV, tile=32, flat=True), ROWS),
+    "weights before the wait": (GEMV, recut(ROWS, early=True)),
+    "uneven slices": (GEMV, recut(replace(ROWS, down_slice=128), tile=128)),
     "defaults": (best_config(1), best_config(8)),
 }
 
