@@ -22,13 +22,28 @@ def best_window(clip: Clip, min_s: float = 3.0, max_s: float = 10.0) -> tuple[Cl
     """
     if clip.seconds <= max_s:
         return clip, []
-    spans = speech_spans(clip)
-    if not spans:
-        start, end = 0.0, max_s
-        return _cut(clip, start, end), [f"no speech was found in the clip: its first {max_s:.0f} s are used"]
-    start, end = _best(clip, spans, min_s, max_s)
+    span = best_span(clip, min_s, max_s)
+    if span is None:
+        return cut(clip, 0.0, max_s), [f"no speech was found in the clip: its first {max_s:.0f} s are used"]
+    start, end = span
     note = f"the clip is {clip.seconds:.0f} s long: the part from {start:.1f} s to {end:.1f} s is used as reference"
-    return _cut(clip, start, end), [note]
+    return cut(clip, start, end), [note]
+
+
+def best_span(clip: Clip, min_s: float = 3.0, max_s: float = 10.0) -> tuple[float, float] | None:
+    """(start, end) in seconds of the part that `best_window` cuts, all of a short clip; None without any speech."""
+    if clip.seconds <= max_s:
+        return 0.0, clip.seconds
+    spans = speech_spans(clip)
+    return _best(clip, spans, min_s, max_s) if spans else None
+
+
+def cut(clip: Clip, start_s: float, end_s: float) -> Clip:
+    """The part of a clip between two times, faded at both ends; the clip itself when that is all of it."""
+    first, last = max(0, int(start_s * clip.rate_hz)), min(len(clip.samples), int(end_s * clip.rate_hz))
+    if first == 0 and last >= len(clip.samples) - 1:  # a time written with few digits may miss the last sample
+        return clip
+    return _changed(clip, _faded(clip.samples[first:last], clip.rate_hz))
 
 
 def end_at_pause(clip: Clip, *, pad_s: float = TAIL_S, cut: bool = False) -> tuple[Clip, list[str]]:
@@ -79,11 +94,6 @@ def _best(clip: Clip, spans: list[tuple[float, float]], min_s: float, max_s: flo
         return start, min(start + max_s, clip.seconds)
     cost = weak[: len(level)] + np.sqrt(level) / (np.sqrt(max(level)) + 1e-9)
     return start, (first + int(np.argmin(cost)) + 0.5) * FRAME_S
-
-
-def _cut(clip: Clip, start_s: float, end_s: float) -> Clip:
-    part = clip.samples[int(start_s * clip.rate_hz) : int(end_s * clip.rate_hz)]
-    return _changed(clip, _faded(part, clip.rate_hz))
 
 
 def _faded(samples: np.ndarray, rate_hz: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 from cosy_engine.audio import vad
 from cosy_engine.audio.vad import speech_spans
 from cosy_engine.audio.waveform import read_clip
-from cosy_engine.audio.window import best_window, end_at_pause
+from cosy_engine.audio.window import best_span, best_window, cut, end_at_pause
 
 
 def joined(speech, *parts) -> np.ndarray:
@@ -96,3 +96,17 @@ def test_a_broken_off_word_is_dropped_only_when_asked(speech):
     kept, notes = end_at_pause(clip, cut=False)
     assert kept.seconds >= clip.seconds
     assert notes == []
+
+
+def test_the_chosen_part_can_be_asked_for_and_moved(speech):
+    clip = read_clip((24000, joined(speech, 0, 1.0, 1, 1.0, 2, 1.0, 0)))
+    start, end = best_span(clip)
+    chosen = best_window(clip)[0]
+    assert 3 <= end - start <= 10 and chosen.digest == cut(clip, start, end).digest
+    moved = cut(clip, start + 0.5, end)
+    assert moved.seconds == pytest.approx(end - start - 0.5, abs=0.001) and moved.digest != chosen.digest
+
+
+def test_a_cut_to_the_whole_length_changes_nothing(speech):
+    assert best_span(speech[0]) == (0.0, speech[0].seconds)
+    assert cut(speech[0], 0.0, round(speech[0].seconds, 3)) is speech[0]
