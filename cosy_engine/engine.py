@@ -283,6 +283,7 @@ class Engine:
             device=self.device,
             provider=self.voices.provider,
             segments=tuple(cost.segments),
+            rows=cost.rows,
         )
 
 

@@ -99,6 +99,7 @@ class Report:
     device: str
     provider: str
     segments: tuple[dict, ...] = field(default_factory=tuple)  # text, start_s, end_s, tokens
+    rows: int = 0  # most rows that were decoded together, this request's own included; 0 where nothing was decoded
 
     @property
     def rtf(self) -> float:

@@ -66,6 +66,7 @@ def test_every_mode_gives_audio_and_a_full_report(engine):
         assert np.isfinite(result.samples).all() and np.abs(result.samples).max() <= 0.99
         assert report.mode == mode and report.rtf > 0 and report.first_audio_s > 0 and report.provider
         assert {"front_end", "flow", "vocoder"} <= set(report.stages_s)
+        assert report.rows == (mode != "voice_conversion")
     assert engine.speak_all(jobs["voice_conversion"]).report.audio_s == pytest.approx(3.0, abs=0.05)
 
 

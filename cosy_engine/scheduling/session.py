@@ -87,6 +87,7 @@ class Cost:
     notes: list[str] = field(default_factory=list)
     segments: list[dict] = field(default_factory=list)
     samples: int = 0
+    rows: int = 0  # most rows that were decoded together with this request's own
 
     def add(self, stage: str, seconds: float) -> None:
         self.stages_s[stage] = self.stages_s.get(stage, 0.0) + seconds
@@ -254,6 +255,7 @@ class Session:
                 progress = yield Tokens(pool, row)
                 now = self.clock()
                 self.cost.add("decode", now - began)
+                self.cost.rows = max(self.cost.rows, pool.active)
                 if not progress.finite:
                     raise GenerationFailed("the language model gave non-finite values: try precision fp32")
                 render.take(progress.tokens[seen:])
