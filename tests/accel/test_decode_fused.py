@@ -11,8 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from cosy_engine.accel.decode_fused import FusedStep
+from cosy_engine.accel.decode_graph import GraphDecode
+from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.accel.fused_config import best_config, misfit, unavailable
+from cosy_engine.llm.pool import DecodePool
 from cosy_engine.settings.model_spec import LlmSpec, SamplingSpec
+from tests.llm.test_golden_lm import build
+from tests.llm.test_pool import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = dict(
@@ -32,7 +38,7 @@ def why_not_interpreted() -> str | None:
     "cases",
     [
         "forty_steps",
-        "log_probs or published or beyond or finite or stride",
+        "log_probs or published or beyond or finite or stride or weights_once",
         "block_sizes or no_block_divides",
         "sampler",
     ],
@@ -74,3 +80,54 @@ def test_a_cpu_machine_is_told_what_is_needed():
 def test_each_number_of_rows_has_block_sizes():
     assert all(best_config(rows).slices & (best_config(rows).slices - 1) == 0 for rows in range(1, 33))
     assert replace(best_config(1), slices=4).slices == 4
+
+
+# With a GPU
+
+
+def why_not_run() -> str | None:
+    if not torch.cuda.is_available():
+        return "needs a CUDA device"
+    return unavailable(torch.device("cuda:0"))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(why_not_run() is not None, reason=str(why_not_run()))
+@pytest.mark.parametrize("version", ["v2", "v3"])
+@pytest.mark.parametrize("rows,used", [(1, 1), (2, 2), (8, 5)])
+def test_captured_fused_steps_draw_the_eager_ids(version, rows, used):
+    """fp32, so that both draw the same; rows of the bucket that hold no request stay as they are."""
+    lm = build(version).to("cuda:0")
+    drawn = []
+    for fused in (False, True):
+        pool = DecodePool(lm, rows, 160, 80)
+        if fused:
+            plain = TorchStep(lm, 160)
+            pool.step = GraphDecode(FusedStep(plain), pool.state, rows, plain, any_context=True)
+        admitted = [pool.admit(plan(seed + 1)) for seed in range(used)]
+        if fused:  # rows that are being decoded are left as they were
+            for work in pool.step.captures():
+                work()
+        for _ in range(40):
+            pool.launch()
+        progress = pool.collect()
+        drawn.append([list(progress[row].tokens) for row in admitted])
+    assert drawn[0] == drawn[1] and max(map(len, drawn[0])) > 10
+    assert pool.step.replays == 40
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(why_not_run() is not None, reason=str(why_not_run()))
+def test_repeated_steps_on_a_gpu_give_the_same_bits():
+    """No sum depends on the order in which programs finish."""
+    lm = build("v3").to("cuda:0").set_precision(torch.float16)
+    step = FusedStep(TorchStep(lm, 160))
+    seen = []
+    for _ in range(5):
+        pool = DecodePool(lm, 4, 160, 80, step=step)
+        for seed in range(4):
+            pool.admit(plan(seed + 1))
+        pool.launch()
+        torch.cuda.synchronize()
+        seen.append(step.logits(4).clone())
+    assert all(torch.equal(seen[0], other) for other in seen[1:])
