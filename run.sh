@@ -1,22 +1,24 @@
 #!/usr/bin/env bash
 # Install what is needed into .venv (once), then start the page, run the tests, or run a command of the engine.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd) # paths that the caller gives stay relative to the caller's folder
 
 usage() {
   cat <<'TEXT'
 ./run.sh [flags of webui.py]     install if needed, then start the page (./run.sh --flags lists its flags)
-./run.sh test [pytest args]      install if needed, then run the tests
 ./run.sh clone ...               speak one text on the command line (./run.sh clone --help)
+./run.sh voice ...               save a voice as one file, for later use without its recording
 ./run.sh fetch v3|v2             download a published release into pretrained_models/
+./run.sh bench ...               measure this machine
+./run.sh test [pytest args]      install if needed, then run the tests
 ./run.sh install                 install only
 ./run.sh --help                  this text
 
-PYTHON=/path/to/python3.11 chooses the interpreter (3.10 to 3.12). VENV=dir chooses where packages go (default .venv).
+PYTHON=/path/to/python3.11 chooses the interpreter (3.10 to 3.12). VENV=dir chooses where packages go (default .venv here).
 TEXT
 }
 
-venv=${VENV:-.venv}
+venv=${VENV:-$root/.venv}
 
 find_python() {
   local name
@@ -31,11 +33,10 @@ find_python() {
   exit 1
 }
 
-# install FILE...: into the venv, again only when one of the files has changed
+# install NAME FILE: into the venv, again only when the file has changed
 install() {
-  local stamp want
-  stamp="$venv/installed-$(basename "$(dirname "$(readlink -f "$1")")")"
-  want=$(cat "$@" | cksum)
+  local stamp=$venv/installed-$1 file=$root/$2 want
+  want=$(cksum <"$file")
   [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && return
   if [ ! -x "$venv/bin/python" ]; then
     local python
@@ -43,8 +44,8 @@ install() {
     echo "Making $venv with $("$python" --version)" >&2
     "$python" -m venv "$venv"
   fi
-  echo "Installing $* (the first time takes some minutes)" >&2
-  if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check $(printf -- '-r %s ' "$@"); then
+  echo "Installing $2 (the first time takes some minutes)" >&2
+  if ! "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -r "$file"; then
     echo "run.sh: installing failed; is the network reachable, and is there 8 GB of free disk? Run it again to continue." >&2
     exit 1
   fi
@@ -60,22 +61,28 @@ export GRADIO_ANALYTICS_ENABLED=False HF_HUB_DISABLE_TELEMETRY=1
 case "${1:-}" in
   -h | --help) usage ;;
   --flags)
-    install requirements.txt
-    exec "$venv/bin/python" webui.py --help
+    install app requirements.txt
+    exec "$venv/bin/python" "$root/webui.py" --help
     ;;
-  install) install requirements.txt ;;
+  install) install app requirements.txt ;;
   test)
     shift
-    install requirements.txt
-    install tests/requirements.txt
+    install app requirements.txt
+    install tests tests/requirements.txt
+    cd "$root"
     exec "$venv/bin/python" -m pytest "$@"
     ;;
-  clone | fetch)
-    install requirements.txt
+  clone | voice | fetch | bench)
+    install app requirements.txt
+    export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
     exec "$venv/bin/python" -m cosy_engine "$@"
     ;;
+  "" | -*)
+    install app requirements.txt
+    exec "$venv/bin/python" "$root/webui.py" "$@"
+    ;;
   *)
-    install requirements.txt
-    exec "$venv/bin/python" webui.py "$@"
+    echo "run.sh: unknown command '$1'; ./run.sh --help lists them" >&2
+    exit 2
     ;;
 esac

@@ -1,4 +1,4 @@
-"""Command line: `python -m cosy_engine clone|fetch|bench`. One JSON line last on standard output; progress on standard error."""
+"""Command line: `python -m cosy_engine clone|voice|fetch|bench`. One JSON line last on standard output; progress on standard error."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cosy_engine.errors import CosyError
+from cosy_engine.errors import CosyError, SettingInvalid
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
 from cosy_engine.settings.modes import MODES
-from cosy_engine.types import Request
+from cosy_engine.types import Request, Voice
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,6 +23,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="log what the engine does")
     commands = parser.add_subparsers(dest="command", required=True)
     _clone_arguments(commands.add_parser("clone", help="speak a text in the voice of a reference clip"))
+    _voice_arguments(commands.add_parser("voice", help="save a voice as one file"))
     _fetch_arguments(commands.add_parser("fetch", help="download a published release"))
     _bench_arguments(commands.add_parser("bench", help="measure this machine"))
     arguments = parser.parse_args(argv)
@@ -30,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
     )
     try:
-        return {"clone": clone, "fetch": fetch, "bench": bench}[arguments.command](arguments)
+        return {"clone": clone, "voice": voice, "fetch": fetch, "bench": bench}[arguments.command](arguments)
     except CosyError as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 2
@@ -56,6 +57,9 @@ def _clone_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--instruction", default="", help="how to speak, for mode instruct")
     parser.add_argument("--source", help="clip whose words are kept, for mode voice_conversion")
     parser.add_argument("--precision", choices=PRECISIONS, default="fp32")
+    parser.add_argument(
+        "--tier", choices=("auto", *TIERS), default="auto", help="how the model is run; auto is the fastest here"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument("--stream", action="store_true", help="render in chunks while the text is being spoken")
     parser.add_argument("--seed", type=int, help="same seed, same audio; drawn and reported when not given")
@@ -119,43 +123,94 @@ def bench(arguments: argparse.Namespace) -> int:
 
 
 def clone(arguments: argparse.Namespace) -> int:
-    """Speak, write the file, print the report as one JSON line."""
+    """Speak, write the file, print the report as one JSON line. What can be checked is checked before the model loads."""
     from cosy_engine import load
     from cosy_engine.audio.voice import load_voice
-    from cosy_engine.audio.waveform import write_wav
+    from cosy_engine.audio.waveform import check_writable, read_clip, write_wav
+    from cosy_engine.engine import check_request
 
-    if not arguments.out.parent.is_dir():
-        raise CosyError(f"the folder {arguments.out.parent} does not exist: create it, or choose another --out")
+    check_writable(arguments.out)
     saved = arguments.reference.endswith(".safetensors")
-    mode = arguments.mode or ("saved_voice" if saved else "zero_shot" if arguments.transcript else "cross_lingual")
+    request = Request(
+        mode=arguments.mode or _likely_mode(arguments, saved),
+        text=sys.stdin.read() if arguments.text == "-" else arguments.text,
+        reference=Voice.empty() if saved else read_clip(arguments.reference),
+        transcript=arguments.transcript,
+        instruction=arguments.instruction,
+        source=read_clip(arguments.source) if arguments.source else None,
+        seed=arguments.seed,
+        speed=arguments.speed,
+        stream=arguments.stream,
+    )
+    check_request(request)
+    _progress("loading the model ...")
     engine = load(
-        arguments.model, EngineConfig(device=arguments.device, precision=arguments.precision, llm_weights=arguments.llm)
+        arguments.model,
+        EngineConfig(
+            device=arguments.device,
+            precision=arguments.precision,
+            tier=arguments.tier,
+            llm_weights=arguments.llm,
+            slots=1,
+        ),
     )
     try:
+        _progress("")
         if engine.card.get("note"):
             print(engine.card["note"], file=sys.stderr)
-        request = Request(
-            mode=mode,
-            text=sys.stdin.read() if arguments.text == "-" else arguments.text,
-            reference=load_voice(arguments.reference, engine.voices.model_key) if saved else arguments.reference,
-            transcript=arguments.transcript,
-            instruction=arguments.instruction,
-            source=arguments.source,
-            seed=arguments.seed,
-            speed=arguments.speed,
-            stream=arguments.stream,
-        )
+        if saved:
+            request = dataclasses.replace(request, reference=load_voice(arguments.reference, engine.voices.model_key))
         speech = engine.speak(request)
         chunks = []
         for chunk in speech:
             chunks.append(chunk.samples)
             seconds = sum(map(len, chunks)) / chunk.rate_hz
-            _progress(f"segment {chunk.segment + 1}/{chunk.segments}, {seconds:.1f} s of audio")
+            _progress(f"segment {chunk.segment + 1} of {chunk.segments}, {seconds:.1f} s of audio")
         _progress("")
         for note in speech.report.notes:
             print(f"note: {note}", file=sys.stderr)
         write_wav(arguments.out, np.concatenate(chunks) if chunks else np.zeros(0, np.float32), engine.spec.mel.rate_hz)
-        print(json.dumps(report_line(speech.report) | {"out": str(arguments.out)}, ensure_ascii=False))
+        print(json.dumps(report_line(speech.report) | {"out": str(arguments.out.resolve())}, ensure_ascii=False))
+        return 0
+    finally:
+        engine.close()
+
+
+def _likely_mode(arguments: argparse.Namespace, saved: bool) -> str:
+    """What the given inputs are for."""
+    if saved:
+        return "saved_voice"
+    if arguments.source:
+        return "voice_conversion"
+    if arguments.instruction:
+        return "instruct"
+    return "zero_shot" if arguments.transcript else "cross_lingual"
+
+
+def _voice_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--reference", required=True, help="clip of the voice, 3-10 s")
+    parser.add_argument(
+        "--transcript", default="", help="words spoken in it; without them the voice speaks by sound alone"
+    )
+    parser.add_argument("--out", required=True, type=Path, help="file to write, ending in .safetensors")
+    parser.add_argument("--model", type=Path, help="model folder; a voice serves the model that made it")
+    parser.add_argument("--device", default="auto")
+
+
+def voice(arguments: argparse.Namespace) -> int:
+    """Save what the model knows of a clip; the recording itself is not in the file."""
+    from cosy_engine import load
+    from cosy_engine.audio.voice import save_voice
+    from cosy_engine.audio.waveform import read_clip
+
+    if arguments.out.suffix != ".safetensors" or not arguments.out.parent.is_dir():
+        raise SettingInvalid(f"{arguments.out}: name a file that ends in .safetensors, in a folder that exists")
+    clip = read_clip(arguments.reference)
+    engine = load(arguments.model, EngineConfig(device=arguments.device, slots=1, warm_up=False))
+    try:
+        made = engine.voice(clip, arguments.transcript)
+        save_voice(arguments.out, made, engine.voices.model_key)
+        print(json.dumps({"out": str(arguments.out.resolve()), "seconds": made.seconds, "tokens": len(made.tokens)}))
         return 0
     finally:
         engine.close()

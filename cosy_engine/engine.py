@@ -139,8 +139,8 @@ class Engine:
     # Checks, in the order in which a user would want to hear of them
 
     def _job(self, request: Request) -> tuple[Job, tuple[str, ...]]:
-        mode = self._mode(request)
-        self._check_settings(request)
+        mode = check_request(request)
+        self._check_available(request)
         pieces = mode.speaks_text and not isinstance(request.text, str)
         notes: list[str] = []
         plan = None
@@ -182,38 +182,12 @@ class Engine:
         )
         return job, tuple(notes)
 
-    def _mode(self, request: Request) -> Mode:
-        """The mode's row; every input it asks for must be there, none that it does not know may be."""
-        mode = MODES.get(request.mode)
-        if mode is None:
-            raise SettingInvalid(f"unknown mode {request.mode!r}: choose one of {', '.join(MODES)}")
-        for name in OPTIONAL_INPUTS:
-            given = _given(getattr(request, name))
-            if name in mode.asks and not given and name != "text":  # an empty text has its own, better message
-                raise InputMissing(MISSING[name].format(mode=mode.id), name)
-            if given and name not in mode.asks + mode.accepts and name in ("instruction", "source"):
-                raise SettingInvalid(f"mode {mode.id} does not use {name}: leave it empty, or choose another mode")
-        if mode.id == "saved_voice" and not isinstance(request.reference, Voice):
-            raise InputMissing("choose a saved voice first", "reference")
-        return mode
-
-    def _check_settings(self, request: Request) -> None:
-        if (
-            not isinstance(request.speed, (int, float))
-            or not math.isfinite(request.speed)
-            or not 0.5 <= request.speed <= 2
+    def _check_available(self, request: Request) -> None:
+        """What this machine cannot do."""
+        for name, chosen in (
+            ("precision", request.precision or self.config.precision),
+            ("tier", request.tier or self.tier),
         ):
-            raise SettingInvalid(f"speed {request.speed} is out of range: choose 0.5 to 2")
-        if request.speed != 1 and (request.stream or not isinstance(request.text, str)):
-            raise SettingInvalid("speed is not available in streaming: set it to 1, or switch streaming off")
-        if request.seed is not None and not (isinstance(request.seed, int) and 0 <= request.seed < 2**32):
-            raise SettingInvalid(f"seed {request.seed} is out of range: choose a whole number from 0 to {2**32 - 1}")
-        for name, chosen, known in (
-            ("precision", request.precision or self.config.precision, PRECISIONS),
-            ("tier", request.tier or self.tier, TIERS),
-        ):
-            if chosen not in known:
-                raise SettingInvalid(f"unknown {name} {chosen!r}: choose one of {', '.join(known)}")
             if chosen in self.unavailable:
                 raise ModeUnavailable(f"{name} {chosen} is not available here: {self.unavailable[chosen]}")
 
@@ -285,6 +259,36 @@ class Engine:
             segments=tuple(cost.segments),
             rows=cost.rows,
         )
+
+
+def check_request(request: Request) -> Mode:
+    """Everything about a request that can be known without a model; returns its mode.
+
+    Raises: InputMissing, SettingInvalid: what to give or to change.
+    """
+    mode = MODES.get(request.mode)
+    if mode is None:
+        raise SettingInvalid(f"unknown mode {request.mode!r}: choose one of {', '.join(MODES)}")
+    for name in OPTIONAL_INPUTS:
+        given = _given(getattr(request, name))
+        if name in mode.asks and not given and name != "text":  # an empty text has its own, better message
+            raise InputMissing(MISSING[name].format(mode=mode.id), name)
+        if given and name not in mode.asks + mode.accepts and name in ("instruction", "source"):
+            raise SettingInvalid(f"mode {mode.id} does not use {name}: leave it empty, or choose another mode")
+    if mode.id == "saved_voice" and not isinstance(request.reference, Voice):
+        raise InputMissing("choose a saved voice first", "reference")
+    if not isinstance(request.speed, (int, float)) or not math.isfinite(request.speed) or not 0.5 <= request.speed <= 2:
+        raise SettingInvalid(f"speed {request.speed} is out of range: choose 0.5 to 2")
+    if request.speed != 1 and (request.stream or not isinstance(request.text, str)):
+        raise SettingInvalid("speed is not available in streaming: set it to 1, or switch streaming off")
+    if request.seed is not None and not isinstance(request.seed, int):
+        raise SettingInvalid(f"seed {request.seed!r} is not a whole number: choose one from 0 to {2**32 - 1}")
+    if request.seed is not None and not 0 <= request.seed < 2**32:
+        raise SettingInvalid(f"seed {request.seed} is out of range: choose a whole number from 0 to {2**32 - 1}")
+    for name, chosen, known in (("precision", request.precision, PRECISIONS), ("tier", request.tier, TIERS)):
+        if chosen is not None and chosen not in known:
+            raise SettingInvalid(f"unknown {name} {chosen!r}: choose one of {', '.join(known)}")
+    return mode
 
 
 MISSING = {

@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+import os
+
+# How a person gets a release; the script knows where the packages are, and Windows has no script.
+FETCH = ("python -m cosy_engine" if os.name == "nt" else "./run.sh") + " fetch"
+
 
 class CosyError(Exception):
     """Base of all errors that this package raises on purpose."""

@@ -43,6 +43,11 @@ class Voice:
     def seconds(self) -> float:
         return len(self.tokens) / 25
 
+    @classmethod
+    def empty(cls) -> Voice:
+        """A place holder for a voice that is read later."""
+        return cls(torch.zeros(0, dtype=torch.int64), torch.zeros(0, 80), torch.zeros(192))
+
 
 @dataclass(frozen=True, eq=False)
 class Request:

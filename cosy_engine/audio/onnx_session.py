@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cosy_engine.errors import ModelFilesError
+from cosy_engine.errors import FETCH, ModelFilesError
 
 log = logging.getLogger(__name__)
 
 CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
-MEND = "fetch the release again: python -m cosy_engine fetch v2 (or v3)"
+MEND = f"fetch the release again: {FETCH} v2 (or v3)"
 LFS_POINTER = b"version https://git-lfs"
 
 

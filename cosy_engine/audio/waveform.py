@@ -7,12 +7,13 @@ the official ones. Everything else is mended as little as possible and said in t
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import numpy as np
 
 from cosy_engine.audio.decode import MAX_BYTES, MAX_S, Decoded, check_size, decode, read_bytes
-from cosy_engine.errors import ReferenceSilent, ReferenceTooLong, ReferenceTooShort, ReferenceUnreadable
+from cosy_engine.errors import ReferenceSilent, ReferenceTooLong, ReferenceTooShort, ReferenceUnreadable, SettingInvalid
 from cosy_engine.types import Clip, to_int16
 
 MIN_S = 0.5
@@ -53,14 +54,39 @@ def read_clip(
     return _clip(decoded, name, min_s)
 
 
+WRITABLE = (".wav", ".flac", ".ogg", ".mp3")
+
+
+def check_writable(path: str | Path) -> Path:
+    """The path, if a file can be written there.
+
+    Raises: SettingInvalid: unknown ending, a folder, a missing folder, or no right to write; asked before work begins.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise SettingInvalid(f"{path} is a folder: name a file in it, for example {path / 'out.wav'}")
+    if path.suffix.lower() not in WRITABLE:
+        raise SettingInvalid(f"{path.name} has no ending that says how to write it: use {', '.join(WRITABLE)}")
+    if not path.parent.is_dir():
+        raise SettingInvalid(f"the folder {path.parent} does not exist: create it, or choose another one")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise SettingInvalid(f"{path} cannot be written: choose another place")
+    return path
+
+
 def write_wav(path: str | Path, samples: np.ndarray, rate_hz: int) -> Path:
-    """Write (N,) float32 as 16 bits with one fixed gain: wav, or flac, ogg, mp3 by the name. Returns the path."""
+    """Write (N,) float32 as 16 bits with one fixed gain: wav, or flac, ogg, mp3 by the name. Returns the path.
+
+    Raises: SettingInvalid: see check_writable, or the disk is full.
+    """
     import soundfile
 
-    path = Path(path)
+    path = check_writable(path)
     subtype = None if path.suffix.lower() in (".ogg", ".mp3") else "PCM_16"
-    kind = None if path.suffix.lower() in (".wav", ".flac", ".ogg", ".mp3") else "WAV"
-    soundfile.write(path, to_int16(samples), rate_hz, subtype=subtype, format=kind)
+    try:
+        soundfile.write(path, to_int16(samples), rate_hz, subtype=subtype)
+    except (soundfile.LibsndfileError, OSError) as error:
+        raise SettingInvalid(f"{path} could not be written ({error}): is the disk full?") from error
     return path
 
 

@@ -39,9 +39,11 @@ def fetch(release: str, target: Path, source: str = "huggingface") -> Path:
         else:
             _modelscope(entry.repos[source], folder, entry.files)
     except (OSError, RuntimeError, ValueError) as error:  # the clients wrap network errors in these
+        if not any(folder.rglob("*.*")):
+            shutil.rmtree(folder, ignore_errors=True)
         other = next(name for name in SOURCES if name != source)
         raise ModelFilesError(
-            f"{entry.title} could not be downloaded from {source} ({type(error).__name__}). No network? Try again later (it "
+            f"{entry.title} could not be downloaded from {source}. No network? Try again later (it "
             f"resumes), try --source {other}, or copy the release's files into {folder} by hand; until then the built-in "
             "miniature runs without any download."
         ) from error

@@ -123,6 +123,8 @@ def _llm_spec(config: dict[str, Any], qwen: dict[str, Any]) -> tuple[LlmSpec, st
     else:
         raise ValueError(f"llm is {tag or 'untagged'}; Qwen2LM (v2) or CosyVoice3LM (v3) expected")
     mix = node.get("mix_ratio", [5, 15])
+    # Published yamls do not name the silent tokens of their codes; a model with other codes must.
+    silent = {"silent_ids": tuple(config["silent_tokens"])} if "silent_tokens" in config else {}
     sampling = node.get("sampling", {})
     published = SamplingSpec()
     spec = make(
@@ -144,6 +146,7 @@ def _llm_spec(config: dict[str, Any], qwen: dict[str, Any]) -> tuple[LlmSpec, st
             window=sampling.get("win_size", published.window),
             tau=sampling.get("tau_r", published.tau),
         ),
+        **silent,
     )
     return spec, version
 

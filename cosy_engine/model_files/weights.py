@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from cosy_engine.errors import ModelFilesError
+from cosy_engine.errors import FETCH, ModelFilesError
 
 BODY = "llm.model.model."
 TEXT_HEAD = "llm.model.lm_head.weight"  # tied to the text embedding; its logits are never used
@@ -55,7 +55,7 @@ def check_file(path: Path) -> None:
 
 def fetch_command(folder: Path) -> str:
     version = "v2" if "2-0" in folder.name else "v3"
-    return f"`python -m cosy_engine fetch {version}`"
+    return f"`{FETCH} {version}`"
 
 
 def first_line(error: BaseException) -> str:

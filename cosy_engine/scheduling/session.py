@@ -320,6 +320,9 @@ class Session:
             raise GenerationFailed(f"{REMEDY[EMPTY]}: change the text or the seed")
         render.finish()
         self.cost.tokens += len(heard)
+        self.cost.segments.append(
+            {"text": "", "start_s": 0.0, "end_s": self.cost.samples / job.rate_hz, "tokens": len(heard)}
+        )
 
     def _timed(self, stage: str, pieces: Iterator) -> Iterator:
         while True:

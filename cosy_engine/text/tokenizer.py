@@ -16,7 +16,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from cosy_engine.errors import ModelFilesError
+from cosy_engine.errors import FETCH, ModelFilesError
 
 END_OF_TEXT = "<|endoftext|>"
 END_OF_PROMPT = "<|endofprompt|>"
@@ -27,7 +27,7 @@ PIECES = (
 # The releases' merges.txt lacks the merges of several ideographs: each character is a token of its own.
 PUBLISHED_BASE = 151643
 PROBE, PROBE_IDS = "希望", [99658, 99317]
-MEND = "fetch the release again: python -m cosy_engine fetch v2 (or v3)"
+MEND = f"fetch the release again: {FETCH} v2 (or v3)"
 
 
 @cache

@@ -3,6 +3,7 @@
 import json
 import pickle
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -43,6 +44,16 @@ def test_a_release_yaml_gives_back_the_spec(spec, tmp_path):
     path = tmp_path / "release.yaml"
     path.write_text(yaml_text(spec), encoding="utf-8")
     assert read_spec(read_yaml(path), body_config(spec), path.name) == spec
+
+
+def test_a_model_with_other_codes_names_its_own_silent_tokens(tmp_path):
+    path = tmp_path / "release.yaml"
+    spec = replace(V3, llm=replace(V3.llm, silent_ids=(7, 9)))
+    path.write_text(yaml_text(spec), encoding="utf-8")
+    assert read_spec(read_yaml(path), body_config(spec), path.name).llm.silent_ids == (7, 9)
+    published = "".join(line for line in yaml_text(V3).splitlines(True) if "silent_tokens" not in line)
+    path.write_text(published, encoding="utf-8")
+    assert len(read_spec(read_yaml(path), body_config(V3), path.name).llm.silent_ids) == 11
 
 
 def test_an_early_v2_yaml_without_the_later_keys_is_read(tmp_path):

@@ -1,7 +1,7 @@
 """Put the trained parts together as a model folder in the published v3 layout, half precision.
 
 python -m tools.demo_model.assemble OUT --lm lm.safetensors --flow flow.safetensors --text CosyVoice-BlankEN
-    [--vocoder checkpoints/vocoder.safetensors] [--front-end checkpoints]
+    [--vocoder checkpoints/vocoder.safetensors] [--front-end assets/miniature]
 """
 
 import argparse
@@ -18,7 +18,7 @@ from tools.demo_model import codes, schedule, sizes
 from tools.miniature.release import save_llm, save_state, write_config
 
 NAME = "small English demo voice"
-NOTE = "A small English demo voice, trained on synthetic speech; for full quality: python -m cosy_engine fetch v3"
+NOTE = "A small English demo voice, trained on synthetic speech; for full quality: ./run.sh fetch v3"
 
 
 def assemble(out: Path, lm: Path, flow: Path, vocoder: Path, front_end: Path, text: Path) -> Path:
@@ -40,8 +40,8 @@ def assemble(out: Path, lm: Path, flow: Path, vocoder: Path, front_end: Path, te
     save_llm(networks["lm"][1], out / "llm.pt")
     save_state(networks["flow"][1].state_dict(), out / "flow.pt")
     save_state(networks["vocoder"][1].state_dict(), out / "hift.pt")
-    shutil.copyfile(front_end / "speech_tokenizer.onnx", out / "speech_tokenizer_v3.onnx")
-    shutil.copyfile(front_end / "speaker_encoder.onnx", out / "campplus.onnx")
+    shutil.copyfile(front_end / "speech_tokenizer_v3.onnx", out / "speech_tokenizer_v3.onnx")
+    shutil.copyfile(front_end / "campplus.onnx", out / "campplus.onnx")
     card = {"name": NAME, "trained": True, "note": NOTE, "languages": ["en"]}
     (out / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     find_release(out)
@@ -54,7 +54,7 @@ def main():
     ap.add_argument("--lm", type=Path, required=True)
     ap.add_argument("--flow", type=Path, required=True)
     ap.add_argument("--vocoder", type=Path, default=codes.CHECKPOINTS / "vocoder.safetensors")
-    ap.add_argument("--front-end", type=Path, default=codes.CHECKPOINTS, help="folder of the two ONNX files")
+    ap.add_argument("--front-end", type=Path, default=codes.FRONT_END, help="folder of the two ONNX files")
     ap.add_argument("--text", type=Path, required=True)
     a = ap.parse_args()
     print(assemble(a.out, a.lm, a.flow, a.vocoder, a.front_end, a.text))

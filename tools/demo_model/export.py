@@ -1,7 +1,7 @@
 """Write the front end's ONNX files, with the published inputs and outputs, and check them against torch.
 
-    python -m tools.demo_model.export tokenizer tokenizer.safetensors speech_tokenizer.onnx [--check outside.npz]
-    python -m tools.demo_model.export speaker   speaker.safetensors   speaker_encoder.onnx  [--check outside.npz]
+    python -m tools.demo_model.export tokenizer tokenizer.safetensors speech_tokenizer_v3.onnx [--check outside.npz]
+    python -m tools.demo_model.export speaker   speaker.safetensors   campplus.onnx  [--check outside.npz]
 
 Tokenizer: feats (1, 128, T) float32, feats_length (1) int32 -> indices (1, ceil(T / 4)) int32.
 Speaker: input (1, T, 80) float32 -> output (1, 192) float32. Both for any T. Weights are kept as float16 and widened

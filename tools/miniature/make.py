@@ -32,7 +32,7 @@ from tools.miniature.tokenizer import make_tiny_tokenizer
 
 NOTE = (
     "This is the untrained miniature: random weights, so it makes noise, not speech. "
-    "For speech, fetch a release: python -m cosy_engine fetch v3"
+    "For speech, fetch a release: ./run.sh fetch v3"
 )
 
 

@@ -23,6 +23,7 @@ token_frame_rate: 25
 token_mel_ratio: 2
 chunk_size: {flow.block_tokens}
 num_decoding_left_chunks: -1
+silent_tokens: {silent}
 
 llm: !new:{llm_class}
     llm_input_size: !ref <llm_input_size>
@@ -155,6 +156,7 @@ def yaml_text(spec: ModelSpec) -> str:
         flow_class="cosyvoice.flow.flow.CausalMaskedDiffWith" + ("DiT" if dit else "Xvec"),
         hift_class="cosyvoice.hifigan.generator." + ("CausalHiFTGenerator" if hift.causal else "HiFTGenerator"),
         f0_class="cosyvoice.hifigan.f0_predictor." + ("CausalConvRNNF0Predictor" if hift.causal else "ConvRNNF0Predictor"),
+        silent=json.dumps(spec.llm.silent_ids),
         front=front.format(front=flow.front, flow=flow),
         estimator=(DIT if dit else UNET).format(estimator=flow.estimator, flow=flow),
         look_right=f"    conv_pre_look_right: {hift.lookahead_frames}\n" if hift.causal else "",
