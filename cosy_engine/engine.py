@@ -113,8 +113,9 @@ class Engine:
         """
         began = self.clock()
         job, notes = self._job(request)
-        stages = self.shelf.at(request.precision or self.config.precision, request.tier or self.tier)
-        session = Session(job, stages, self.clock)
+        precision, tier = request.precision or self.config.precision, request.tier or self.tier
+        exact = None if precision == "fp32" else lambda: self.shelf.at("fp32", tier)
+        session = Session(job, self.shelf.at(precision, tier), self.clock, full_precision=exact)
         speech = Speech(self, session, request, notes, began)
         self.worker.submit(session)
         if job.bistream:

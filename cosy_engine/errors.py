@@ -85,6 +85,12 @@ class GenerationFailed(CosyError):
     code = "generation_failed"
 
 
+class NotFinite(GenerationFailed):
+    """A model gave NaN or infinity; in half precision another try in fp32 helps."""
+
+    code = "not_finite"
+
+
 class Cancelled(CosyError):
     """The request was stopped by its owner."""
 

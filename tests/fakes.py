@@ -100,6 +100,13 @@ class FakeVocoder:
         return self.whole(mel)
 
 
+class BrokenVocoder(FakeVocoder):
+    """Gives NaN."""
+
+    def whole(self, mel, *, seed=0):
+        return super().whole(mel) * torch.nan
+
+
 def stages(*scripts) -> Stages:
     return Stages(
         lm=SimpleNamespace(device=torch.device("cpu"), spec=SPEC),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from cosy_engine.errors import GenerationFailed
+from cosy_engine.errors import NotFinite
 from cosy_engine.llm.speech_lm import DecodeState, Sampler, SpeechLM
 
 
@@ -129,7 +129,7 @@ class Bistream:
         while True:
             progress = self.lm.read(state, row)
             if not progress.finite:
-                raise GenerationFailed("the language model gave non-finite values: try precision fp32")
+                raise NotFinite("the language model gave values that are no numbers: try precision fp32")
             new = progress.tokens[self.emitted :]
             if new:
                 self.emitted += len(new)

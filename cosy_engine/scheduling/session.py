@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cosy_engine.errors import GenerationFailed
+from cosy_engine.errors import GenerationFailed, NotFinite
 from cosy_engine.scheduling.guard import EMPTY, LOOP, TOO_LONG, Guard, SilenceLimiter
 from cosy_engine.scheduling.hop import HopPolicy
 from cosy_engine.stages import DecodePool, FlowPrompt, Stages
@@ -103,9 +103,12 @@ class Session:
         clock: Callable[[], float],
         guard: Guard | None = None,
         hop: HopPolicy | None = None,
+        full_precision: Callable[[], Stages] | None = None,
     ):
+        """full_precision: gives the stages in fp32 when half precision fails; None where that is what runs already."""
         self.job, self.stages, self.clock = job, stages, clock
         self.guard, self.hop = guard or Guard(), hop or HopPolicy()
+        self.full_precision = full_precision
         self.cost = Cost()
         self.cancelled = threading.Event()
         self.started = threading.Event()
@@ -212,11 +215,17 @@ class Session:
     def _spoken(self, index: int, segment: SegmentJob) -> Steps:
         """Decode and render; one retry with another draw as long as nothing of the segment has been heard."""
         for attempt in (0, 1):
-            render = self._renderer(index, attempt)
-            tokens, verdict = yield from self._decode(index, segment, attempt, render)
-            if verdict is None:
-                render.finish()
-                return len(tokens)
+            try:
+                render = self._renderer(index, attempt)
+                tokens, verdict = yield from self._decode(index, segment, attempt, render)
+                if verdict is None:
+                    render.finish()
+                    return len(tokens)
+            except NotFinite:
+                if self.full_precision is None or render.heard:
+                    raise
+                self._to_full_precision(index)
+                return (yield from self._spoken(index, segment))
             if attempt == 0 and not render.heard:
                 self.cost.retries += 1
                 self.cost.notes.append(f"segment {index + 1}: {REMEDY[verdict]}; spoken again with another draw")
@@ -231,6 +240,15 @@ class Session:
             render.finish()
             return len(tokens)
         raise AssertionError("unreachable")
+
+    def _to_full_precision(self, index: int) -> None:
+        """The rest of the request runs in fp32; once, for fp32 itself has nowhere to go."""
+        self.cost.retries += 1
+        self.cost.notes.append(
+            f"segment {index + 1}: {self.stages.precision} gave values that are no numbers; spoken in fp32 from here"
+        )
+        self.stages, self.full_precision = self.full_precision(), None
+        self._prompt, self._after_prompt = self._flow_prompt(), None
 
     def _decode(self, index: int, segment: SegmentJob, attempt: int, render: _Whole | _Stream) -> Steps:
         """Tokens of one attempt and what the guard says of them."""
@@ -257,7 +275,7 @@ class Session:
                 self.cost.add("decode", now - began)
                 self.cost.rows = max(self.cost.rows, pool.active)
                 if not progress.finite:
-                    raise GenerationFailed("the language model gave non-finite values: try precision fp32")
+                    raise NotFinite("the language model gave values that are no numbers: try precision fp32")
                 render.take(progress.tokens[seen:])
                 seen = len(progress.tokens)
                 if progress.done and segment.fixed_tokens:
@@ -431,5 +449,5 @@ class _Stream:
 def _finite(x: Tensor) -> Tensor:
     """One reduction per chunk, on values that go to the host anyway."""
     if not bool(torch.isfinite(x).all()):
-        raise GenerationFailed("the sound model gave non-finite values: try precision fp32")
+        raise NotFinite("the sound model gave values that are no numbers: try precision fp32")
     return x

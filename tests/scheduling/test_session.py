@@ -4,11 +4,12 @@ import gc
 import itertools
 import threading
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cosy_engine.errors import Busy, Cancelled, GenerationFailed
+from cosy_engine.errors import Busy, Cancelled, GenerationFailed, NotFinite
 from cosy_engine.scheduling.guard import LOOP, Guard, SilenceLimiter
 from cosy_engine.scheduling.hop import HopPolicy
 from cosy_engine.scheduling.session import Session
@@ -196,3 +197,21 @@ def test_the_prompt_is_rendered_once_for_all_segments_of_a_stream(worker):
     stages = fakes.stages(SPEECH)
     _, chunks = run(worker, fakes.job("a" * 50, "b" * 50, "c" * 50, stream=True), stages)
     assert stages.flow.starts == 1 and {chunk.segment for chunk in chunks} == {0, 1, 2}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_broken_numbers_in_half_precision_are_answered_by_fp32_and_said(worker, stream):
+    broken, exact = fakes.stages(SPEECH), fakes.stages(SPEECH)
+    broken = replace(broken, precision="fp16", vocoder=fakes.BrokenVocoder())
+    session = Session(fakes.job("a" * 50, stream=stream), broken, clock, full_precision=lambda: exact)
+    worker.submit(session)
+    assert len(joined(list(session.audio()))) == 960 * len(SPEECH)
+    assert session.cost.retries == 1 and "fp32" in session.cost.notes[0] and session.stages is exact
+    assert broken.pool.active == 0
+
+
+def test_broken_numbers_in_fp32_are_an_error(worker):
+    stages = replace(fakes.stages(SPEECH), vocoder=fakes.BrokenVocoder())
+    with pytest.raises(NotFinite, match="no numbers"):
+        run(worker, fakes.job("a" * 50), stages)
+    assert stages.pool.active == 0
