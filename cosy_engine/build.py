@@ -199,9 +199,10 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
     flow = models.flow
     if tier != "eager":
         plain = models.torch_step
-        fused = tier == "fused"
-        step = FusedStep(plain) if fused else plain
-        pool.step = GraphDecode(step, pool.state, rows, plain, any_context=fused)
+        pool.step = GraphDecode(plain, pool.state, rows)
+        if tier == "fused":
+            step = FusedStep(plain)
+            pool.step = GraphDecode(step, pool.state, rows, plain, any_context=True, pieces=step.pieces)
         flow = GraphFlow(flow)
     return Stages(
         lm=lm,

@@ -9,6 +9,7 @@ On a CPU it runs with TRITON_INTERPRET=1, which is how its tests run without a G
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -129,17 +130,33 @@ class FusedStep:
 
     @torch.inference_mode()
     def __call__(self, state, rows: int, context: int) -> None:
+        self._each_kernel(state, rows, lambda kernel, grid, args, meta: kernel[grid](*args, **meta))
+
+    def pieces(self, state, rows: int) -> list[Callable[[], object]]:
+        """The kernels of a step, to be compiled one at a time: seconds each the first time, then from Triton's cache.
+
+        Nothing is launched. Without it the first call compiles all of them at once.
+        """
+        found = {}
+
+        def note(kernel, grid: tuple[int, ...], args: tuple, meta: dict) -> None:
+            key = kernel, *sorted(meta.items())
+            found.setdefault(key, functools.partial(kernel.warmup, *args, grid=grid, **meta))
+
+        self._each_kernel(state, rows, note)
+        return list(found.values())
+
+    def _each_kernel(self, state, rows: int, launch: Callable[[object, tuple, tuple, dict], object]) -> None:
         assert rows <= MOST_ROWS
         config, scratch = self.config(rows), self.scratch(rows)
         pdl = config.pdl and self.has_pdl
 
         def go(kernel, grid: tuple[int, ...], *args, warps: int = 4, cut=None, first: bool = False, **meta) -> None:
-            if cut is not None:
-                warps = cut.warps
-                if cut.registers:
-                    meta["maxnreg"] = cut.registers
+            meta["num_warps"] = warps if cut is None else cut.warps
+            if cut is not None and cut.registers:
+                meta["maxnreg"] = cut.registers
             # The first kernel of a step waits for all before it: PDL orders neighbours only.
-            kernel[grid](*args, num_warps=warps, launch_pdl=pdl and not first, PDL=pdl, **meta)
+            launch(kernel, grid, args, meta | dict(launch_pdl=pdl and not first, PDL=pdl))
 
         if isinstance(config, GemvConfig):
             self._by_gemv(state, rows, config, scratch, go)

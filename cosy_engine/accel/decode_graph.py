@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -30,7 +30,7 @@ class GraphDecode:
     """Callable like DecodePool's `step`. `captures()` lists the work of warming up; each item is one capture.
 
     plain: what runs where no captured bucket fits, None is `step` itself. any_context: `step` reads lengths on the
-    device, so one bucket serves all.
+    device, so one bucket serves all. pieces: (state, rows) -> what is to be done before a bucket's captures.
     """
 
     def __init__(
@@ -40,8 +40,9 @@ class GraphDecode:
         rows: int,
         plain: Callable[[object, int, int], None] | None = None,
         any_context: bool = False,
+        pieces: Callable[[object, int], Iterable[Callable[[], object]]] = lambda state, rows: (),
     ):
-        self.step, self.plain, self.state = step, plain or step, state
+        self.step, self.plain, self.pieces, self.state = step, plain or step, pieces, state
         self.rows = [bucket for bucket in ROWS if bucket <= rows]
         capacity = state.cache.capacity
         buckets = [] if any_context else [bucket for bucket in CONTEXTS if bucket < capacity]
@@ -59,9 +60,10 @@ class GraphDecode:
         self.replays += 1
         graph()
 
-    def captures(self) -> Iterator[Callable[[], None]]:
-        """One piece of work for each bucket, the most used first: one row, short contexts."""
+    def captures(self) -> Iterator[Callable[[], object]]:
+        """Pieces of work, one capture each (and what comes before it), the most used first: one row, short contexts."""
         for rows in self.rows:
+            yield from self.pieces(self.state, rows)
             for context in self.contexts:
                 yield lambda rows=rows, context=context: self.capture(rows, context)
 

@@ -315,6 +315,15 @@ def test_both_steps_hold_the_weights_once():
         assert ours[6].data_ptr() == layer.mlp.down_proj.weight.data_ptr()
 
 
+@pytest.mark.parametrize("rows,kernels", [(1, 8), (4, 9)])
+def test_pieces_are_the_kernels_of_a_step_once_each_and_run_nothing(rows, kernels):
+    _, fused = pools(build("v2"), 4, 4)
+    kept = copy.deepcopy(fused.state)
+    names = [piece.func.__self__.__name__ for piece in fused.step.pieces(fused.state, rows)]
+    assert len(names) == kernels and names[-1] == "sample", names
+    assert all(torch.equal(getattr(kept, name), getattr(fused.state, name)) for name in RECORD)
+
+
 def test_rows_of_a_state_are_found_by_their_stride():
     """The step gets the whole state and a number of rows; the eager step sees the same rows as views."""
     lm = build("v3")

@@ -38,7 +38,7 @@ def why_not_interpreted() -> str | None:
     "cases",
     [
         "forty_steps",
-        "log_probs or published or beyond or finite or stride or weights_once",
+        "log_probs or published or beyond or finite or stride or weights_once or leaves_fp16 or pieces",
         "block_sizes or no_block_divides",
         "sampler",
     ],
@@ -103,7 +103,8 @@ def test_captured_fused_steps_draw_the_eager_ids(version, rows, used):
         pool = DecodePool(lm, rows, 160, 80)
         if fused:
             plain = TorchStep(lm, 160)
-            pool.step = GraphDecode(FusedStep(plain), pool.state, rows, plain, any_context=True)
+            step = FusedStep(plain)
+            pool.step = GraphDecode(step, pool.state, rows, plain, any_context=True, pieces=step.pieces)
         admitted = [pool.admit(plan(seed + 1)) for seed in range(used)]
         if fused:  # rows that are being decoded are left as they were
             for work in pool.step.captures():
