@@ -46,9 +46,7 @@ RECORD = ("token", "step", "draw", "recent", "done", "stop_id", "finite", "out")
 # One setting at a time, the most promising first: (product or None, field, values).
 GEMV_SETTINGS = (
     ("gate_up", "registers", (80, None, 128)),
-    (None, "slices", (4, 8, 1)),
-    (None, "attention_warps", (2, 4)),
-    (None, "block", (128, 32)),
+    (None, "slices,block,attention_warps", ((4, 128, 4), (4, 64, 2), (8, 64, 4), (8, 64, 2), (2, 128, 4), (4, 64, 1))),
     ("gate_up", "rows,warps,registers", ((8, 4, None), (8, 8, None), (32, 16, None), (16, 16, None), (8, 4, 80))),
     ("gate_up", "flat,tile", ((False, 256), (True, 256), (True, 128), (False, 128))),
     ("down", "rows,warps", ((4, 4), (2, 2), (4, 8), (1, 2), (8, 8), (1, 4))),
@@ -67,9 +65,7 @@ DOT_SETTINGS = (
     ("down", "rows,warps,early", ((16, 4, True), (32, 4, True), (32, 8, True))),
     ("qkv", "rows,warps,early", ((16, 4, True), (32, 4, True), (16, 2, True))),
     ("head", "rows,warps,early", ((16, 4, True), (32, 4, True))),
-    (None, "slices", (4, 2, 8, 1)),
-    (None, "attention_warps", (1, 4)),
-    (None, "block", (128, 32)),
+    (None, "slices,block,attention_warps", ((4, 64, 4), (2, 64, 4), (2, 128, 4), (1, 128, 4), (1, 64, 4), (4, 128, 4))),
     ("out", "rows,warps", ((16, 4), (64, 4), (16, 2), (32, 2), (64, 8))),
     ("out", "tile", (64,)),
     (None, "down_slice", (512, 2048)),
