@@ -61,7 +61,7 @@ GEMV_SETTINGS = (
     (None, "pdl", (False,)),
 )
 DOT_SETTINGS = (
-    ("gate_up", "rows,warps,early", ((16, 4, True), (16, 2, True), (32, 4, True), (32, 8, True))),
+    ("gate_up", "rows,warps,early", ((16, 4, True), (16, 2, True), (16, 8, True))),
     ("down", "rows,warps,early", ((16, 4, True), (32, 4, True), (32, 8, True))),
     ("qkv", "rows,warps,early", ((16, 4, True), (32, 4, True), (16, 2, True))),
     ("head", "rows,warps,early", ((16, 4, True), (32, 4, True))),
@@ -214,28 +214,34 @@ class Trial:
 
 
 def sweep(trial: Trial, until: float, start: FusedConfig) -> tuple[dict, FusedConfig]:
-    """Coordinate-wise from `start` until the clock says `until`; the start is always measured."""
+    """Coordinate-wise from `start`, pass after pass until none helps or the clock says `until`; `start` is always timed."""
     config, best = start, trial.measure(start)
     first, tried, failures, gains = best, 1, [], []
     if "failed" in best:
         failures.append(f"start: {best['failed']}")
-    complete = True
-    for name, change in steps_of_sweep(trial.rows):
-        if time.perf_counter() > until:
-            complete = False
-            break
-        candidate = change(config)
-        if candidate == config:
+    steps, passes, complete = list(steps_of_sweep(trial.rows)), 0, False
+    while not complete:
+        passes, gained = passes + 1, False
+        for name, change in steps:
+            if time.perf_counter() > until:
+                break
+            candidate = change(config)
+            if candidate == config:
+                continue
+            result = trial.measure(candidate, best.get("ms", float("inf")))
+            tried += 1
+            if "failed" in result:
+                failures.append(f"{name}: {result['failed']}")
+            elif result["ms"] < best.get("ms", float("inf")) * 0.998:  # less is noise
+                gains.append(f"{name}: {result['ms']:.4f}")
+                config, best, gained = candidate, result, True
+        else:
+            complete = not gained
             continue
-        result = trial.measure(candidate, best.get("ms", float("inf")))
-        tried += 1
-        if "failed" in result:
-            failures.append(f"{name}: {result['failed']}")
-        elif result["ms"] < best.get("ms", float("inf")) * 0.998:  # less is noise
-            gains.append(f"{name}: {result['ms']:.4f}")
-            config, best = candidate, result
+        break
     return dict(
-        first=first, best=best, config=asdict(config), tried=tried, gains=gains, failures=failures, complete=complete
+        first=first, best=best, config=asdict(config), tried=tried, passes=passes, complete=complete, gains=gains,
+        failures=sorted(set(failures)),
     ), config  # fmt: skip
 
 
