@@ -22,7 +22,8 @@ from cosy_engine.accel.graphs import Graph
 from cosy_engine.settings.model_spec import DiTSpec
 from cosy_engine.stages import FlowPrompt
 
-FRAMES = (100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 800, 1000, 1200, 1500, 2000)  # 50 a second, prompt included
+# 50 frames a second, prompt included; multiples of 8, which attention kernels want of a mask's rows.
+FRAMES = (104, 152, 200, 256, 304, 352, 400, 504, 608, 704, 808, 1000, 1208, 1504, 2000)
 
 
 @dataclass(slots=True)
@@ -42,7 +43,8 @@ class SolverStep:
     """Static inputs and one captured Euler step for a bucket of F frames.
 
     x: (1, F, M) fp32, the state, moved on by each call. mu, cond: (2, F, M). speaker: (2, M); second rows stay zero.
-    mask: (1, 1, F, F) bool, which keys a query sees. step: (1,) int64, counts calls since it was set to 0.
+    mask: (1, 1, F, F) in the dtype of the weights, 0 where a query sees a key and -inf elsewhere: attention adds it as it
+    is, a boolean one would be converted in every layer. step: (1,) int64, counts calls since it was set to 0.
     lean: evaluates a DiT in fewer operations; None takes the estimator as it is.
     """
 
@@ -51,7 +53,7 @@ class SolverStep:
         self.x = torch.zeros(1, frames, mel_bins, device=device)
         self.mu, self.cond = (torch.zeros(2, frames, mel_bins, device=device) for _ in range(2))
         self.speaker = torch.zeros(2, mel_bins, device=device)
-        self.mask = torch.ones(1, 1, frames, frames, dtype=torch.bool, device=device)
+        self.mask = torch.zeros(1, 1, frames, frames, dtype=next(decoder.estimator.parameters()).dtype, device=device)
         self.step = torch.zeros(1, dtype=torch.int64, device=device)
         self.sizes = torch.tensor(decoder.sizes, device=device)
         self.table = decoder.time_table() if lean is None else lean.modulation_table(decoder.time_table())
@@ -140,7 +142,7 @@ class GraphFlow:
         step.speaker[0] = flow.speaker(prompt.embedding[None])[0]
         step.x[0, :frames] = flow.noise(0, frames)
         step.x[0, frames:] = 0
-        step.mask.copy_(self._mask(step.frames, frames, streaming))
+        step.mask.zero_().masked_fill_(~self._mask(step.frames, frames, streaming), -torch.inf)
         step.step.zero_()
         for _ in flow.decoder.sizes:
             graph()
@@ -148,7 +150,7 @@ class GraphFlow:
         return step.x[0, known:frames].T.contiguous()
 
     def _mask(self, frames: int, valid: int, streaming: bool) -> Tensor:
-        """(1, 1, F, F): keys up to the last valid frame, and with block masks up to the end of the query's block."""
+        """(1, 1, F, F) bool: keys up to the last valid frame, and with block masks up to the end of the query's block."""
         keys = torch.arange(frames, device=self.flow.device)
         mask = (keys < valid)[None].expand(frames, -1)
         if streaming:

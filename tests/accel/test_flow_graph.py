@@ -16,7 +16,7 @@ def rerun(step, share):
 @pytest.fixture(params=TINY)
 def both(request):
     flow = tiny_flow(request.param)
-    fast = GraphFlow(flow, buckets=(100, 150, 250), capture_graph=rerun)
+    fast = GraphFlow(flow, buckets=(104, 152, 256), capture_graph=rerun)
     for chore in fast.captures():
         chore()
     return flow, fast
@@ -61,8 +61,8 @@ def test_half_precision_stays_near_fp32_in_few_operations_too(dtype):
     flow = tiny_flow("v3")
     tokens, prompt = tiny_tokens(flow, 40), tiny_prompt(flow, 10)
     exact = flow.whole([tokens], [prompt])[0]
-    fast = GraphFlow(tiny_flow("v3").set_precision(dtype), buckets=(100,), capture_graph=rerun)
-    fast.capture(100)
+    fast = GraphFlow(tiny_flow("v3").set_precision(dtype), buckets=(104,), capture_graph=rerun)
+    fast.capture(104)
     ours = fast.whole([tokens], [prompt])[0]
     # weights and products rounded to 8 or 11 bits, over 4 steps
     assert (ours - exact).square().mean().sqrt() < (0.03 if dtype == torch.bfloat16 else 0.004) * exact.std()
