@@ -88,7 +88,8 @@ class RowsConfig(FusedConfig):
 
 
 def best_config(rows: int, dtype: torch.dtype = torch.float16) -> FusedConfig:
-    """Block sizes of the fastest measured chains of the prototype (H200, fp16); bench/decode_sweep.py looks for better.
+    """Block sizes of the fastest chains that bench/decode_sweep.py found on an H200 in fp16: 0.440, 0.604 and 0.729 ms a step at
+    1, 8 and 32 rows (bench/results/h200-v3-fp16.json).
 
     fp32 takes twice the registers and shared memory: smaller blocks, so that it runs on smaller GPUs too.
     """
@@ -100,16 +101,26 @@ def best_config(rows: int, dtype: torch.dtype = torch.float16) -> FusedConfig:
             slices=2, block=32, attention_warps=4, qkv=cuts[0], gate_up=cuts[0], down=cuts[1], head=cuts[1]
         )
     if rows <= GEMV_ROWS:
-        return GemvConfig()
+        return GemvConfig(
+            block=128,
+            attention_warps=4,
+            qkv=Gemv(4, 2, flat=True),
+            out=Gemv(4, 8),
+            gate_up=Gemv(8, 4, tile=1024, flat=True),
+            down=Gemv(4, 4),
+            head=Gemv(16, 8, tile=1024, flat=True),
+        )
     if rows <= 8:
         return RowsConfig(
-            slices=4,
-            qkv=Dot(32, 4, stages=6),
-            gate_up=Dot(32, 4, stages=6),
+            slices=2,
+            block=128,
+            attention_warps=4,
+            qkv=Dot(64, 4, early=True),
+            gate_up=Dot(16, 2, stages=6, early=True),
             down=Dot(64, 4, stages=6),
-            head=Dot(64, 4, stages=6),
+            head=Dot(32, 4, stages=6, early=True),
         )
-    return RowsConfig()
+    return RowsConfig(slices=2, block=128, attention_warps=4, qkv=Dot(64, 4), out=Dot(64, 8), down=Dot(64, 4, stages=6))
 
 
 def misfit(spec: LlmSpec) -> str | None:
