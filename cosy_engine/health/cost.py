@@ -1,0 +1,51 @@
+"""What a decoded token should cost on a machine, from a few of its numbers (pure).
+
+A step is bound by whichever is slower: the host, which launches operations one by one (eager) or a graph at once, and the
+device, which reads all weights and starts every kernel. Counts are of this program's own steps at the published size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LAYERS = 24
+EAGER_KERNELS_PER_LAYER = 40  # norms, rotary, products, masks, cache writes as separate launches
+OTHER_KERNELS = 110  # head, sampling and bookkeeping of a step
+GRAPH_KERNELS = 480  # a captured step of few operations
+FUSED_KERNELS = 122  # a step of hand-written kernels, one row
+GRAPH_GAP_US = 2.6  # between two kernels of a replayed graph, start-up of each included (H200: 1.73 ms for 480)
+FUSED_GAP_US = 2.2
+WEIGHT_BYTES = {"fp32": 1.456e9, "fp16": 0.728e9, "bf16": 0.728e9}  # body and head, read once a step
+
+
+@dataclass(frozen=True)
+class MachineSpeed:
+    """launch_us: host time of one small operation, Python included. copy_bytes_s: of a large device copy, read + written.
+    sync_us: one wait for the device."""
+
+    launch_us: float
+    copy_bytes_s: float
+    sync_us: float = 20.0
+
+
+@dataclass(frozen=True)
+class TokenCost:
+    """Milliseconds of a token, and what bounds it: "launches", "bytes" or "kernels"."""
+
+    ms: float
+    bound: str
+    launch_ms: float
+    bytes_ms: float
+
+
+def token_cost(speed: MachineSpeed, tier: str, precision: str) -> TokenCost:
+    """One row, sampling included."""
+    bytes_ms = 1000 * WEIGHT_BYTES[precision] / speed.copy_bytes_s
+    if tier == "eager":
+        launch_ms = (LAYERS * EAGER_KERNELS_PER_LAYER + OTHER_KERNELS) * speed.launch_us / 1000
+        ms = max(launch_ms, bytes_ms)
+        return TokenCost(ms, "launches" if launch_ms >= bytes_ms else "bytes", launch_ms, bytes_ms)
+    kernels, gap = (GRAPH_KERNELS, GRAPH_GAP_US) if tier == "graph" else (FUSED_KERNELS, FUSED_GAP_US)
+    kernel_ms = kernels * gap / 1000
+    ms = kernel_ms + bytes_ms
+    return TokenCost(ms, "kernels" if kernel_ms >= bytes_ms else "bytes", kernel_ms, bytes_ms)

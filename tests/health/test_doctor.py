@@ -1,0 +1,91 @@
+"""Verdicts on recorded machines, and on broken ones; nothing is measured here."""
+
+from dataclasses import replace
+
+import pytest
+
+from cosy_engine.health.cost import MachineSpeed, token_cost
+from cosy_engine.health.doctor import diagnose, predictions
+from cosy_engine.health.facts import Facts
+
+WINDOWS_4090 = Facts(
+    gpu="NVIDIA GeForce RTX 4090", gpu_memory_gb=24.0, driver_model="WDDM", capability=(8, 9),
+    built_for=("sm_80", "sm_86", "sm_90", "sm_120"), torch_cuda="12.8",
+    versions={"torch": "2.7.0+cu128", "transformers": "4.47.0", "onnxruntime": "1.16.1"},
+    onnx_provider="CPUExecutionProvider", triton=False, compiler=False,
+    cpu="Intel Xeon E5-2697 v4", sockets=2, cores=36, single_core=9.0,
+    launch_us=38.0, copy_bytes_s=0.9e12, allocator_set=True, tier="eager",
+    measured={("eager", "fp16"): 67.0, ("eager", "fp32"): 110.0, ("graph", "fp16"): 22.0},
+    rtf={("eager", "fp16"): 2.8, ("eager", "fp32"): 1.5, ("graph", "fp16"): 0.85},
+)  # fmt: skip
+
+LAPTOP_3070 = Facts(
+    gpu="NVIDIA GeForce RTX 3070", gpu_memory_gb=8.0, gpu_memory_used_gb=7.4, gpu_busy=0.4, driver_model="Linux",
+    capability=(8, 6), built_for=("sm_80", "sm_86", "sm_90"), torch_cuda="12.8", versions={"torch": "2.13.0"},
+    onnx_provider="CUDAExecutionProvider", triton=True, single_core=22.0, launch_us=7.0, copy_bytes_s=0.4e12,
+    allocator_set=False, tier="graph", precision="fp32", streaming=False, batch=1, first_audio_s=3.5,
+    reference_decode_s=0.4, reference_format="mp3",
+)  # fmt: skip
+
+HEALTHY = Facts(
+    gpu="NVIDIA H200", gpu_memory_gb=141.0, gpu_memory_used_gb=4.0, driver_model="Linux", capability=(9, 0),
+    built_for=("sm_90",), torch_cuda="13.0", versions={"torch": "2.13.0", "transformers": "5.24.0", "gradio": "6.31.0"},
+    onnx_provider="CUDAExecutionProvider", triton=True, single_core=25.0, launch_us=9.8, copy_bytes_s=4.1e12,
+    allocator_set=True, normaliser="wetext 0.1.8", tier="fused", precision="fp16", streaming=True, batch=8,
+)  # fmt: skip
+
+
+def codes(facts):
+    return [verdict.code for verdict in diagnose(facts)]
+
+
+def test_the_windows_machine_hears_its_causes_in_order():
+    wanted = ["launch_bound", "weak_core", "front_end_cpu", "version", "fp16_unstable", "stages_in_series"]
+    found = [code for code in codes(WINDOWS_4090) if code in wanted]
+    assert list(dict.fromkeys(found)) == wanted
+    launch = diagnose(WINDOWS_4090)[0]
+    assert "WDDM" in launch.cause and "24 layers x about 40 kernels x 38 us = 36 ms of your 67 ms" in launch.evidence
+    assert 30 <= launch.saves_ms <= 36 and "graph" in launch.fix
+
+
+def test_the_full_small_card_hears_precision_streaming_batching_allocator_and_format():
+    assert set(codes(LAPTOP_3070)) >= {"full_precision", "not_streaming", "one_at_a_time", "allocator", "reference_format"}
+    assert codes(LAPTOP_3070)[0] == "full_precision"
+
+
+def test_a_healthy_machine_hears_nothing():
+    assert codes(HEALTHY) == []
+
+
+@pytest.mark.parametrize(
+    "change,code,words",
+    [
+        ({"torch_cuda": None}, "cpu_only", "built without CUDA"),
+        ({"cuda_hidden": True}, "cpu_only", "CUDA_VISIBLE_DEVICES"),
+        ({"capability": (12, 0)}, "no_kernel_image", "12.0"),
+        ({"versions": {"transformers": "4.40.1"}}, "version", "transformers 4.40.1"),
+        ({"other_gpu_programs": ("game.exe",)}, "shared_gpu", "other programs"),
+        ({"triton": False}, "no_triton", "fused"),
+        ({"normaliser": "built-in rules"}, "normaliser", "numbers"),
+        ({"model_error": "llm.pt is empty"}, "model", "model folder"),
+        ({"onnx_provider": "CPUExecutionProvider"}, "front_end_cpu", "CPU"),
+        ({"single_core": 6.0}, "weak_core", "slow"),
+    ],
+)
+def test_each_fault_alone_is_named(change, code, words):
+    (verdict,) = diagnose(replace(HEALTHY, **change))
+    assert verdict.code == code and words in verdict.cause + verdict.fix
+    assert verdict.fix and verdict.evidence
+
+
+def test_nothing_known_is_no_traceback():
+    assert codes(Facts()) == ["cpu_only"]
+    assert predictions(Facts()) == {}
+
+
+def test_the_cost_model_follows_what_was_measured_on_an_h200():
+    """bench/results/h200-v3-fp16.json: graph 1.73 ms, fused 0.44 to 0.61 ms at one row."""
+    speed = MachineSpeed(launch_us=9.84, copy_bytes_s=4.07e12)
+    assert token_cost(speed, "graph", "fp16").ms == pytest.approx(1.73, rel=0.3)
+    assert token_cost(speed, "fused", "fp16").ms == pytest.approx(0.5, rel=0.3)
+    assert token_cost(speed, "eager", "fp16").bound == "launches"
