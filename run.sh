@@ -9,6 +9,7 @@ usage() {
 ./run.sh clone ...               speak one text on the command line (./run.sh clone --help)
 ./run.sh voice ...               save a voice as one file, for later use without its recording
 ./run.sh fetch v3|v2             download a published release into pretrained_models/
+./run.sh doctor                  say why this machine is slow, and what would help
 ./run.sh bench ...               measure this machine
 ./run.sh test [pytest args]      install if needed, then run the tests
 ./run.sh install                 install only
@@ -72,7 +73,7 @@ case "${1:-}" in
     cd "$root"
     exec "$venv/bin/python" -m pytest "$@"
     ;;
-  clone | voice | fetch | bench)
+  clone | voice | fetch | bench | doctor)
     install app requirements.txt
     export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
     exec "$venv/bin/python" -m cosy_engine "$@"

@@ -21,8 +21,9 @@ import torch
 from cosy_engine.accel.flow_graph import SolverStep
 from cosy_engine.accel.flow_lean import LeanDiT
 from cosy_engine.accel.graphs import Graph
-from cosy_engine.bench import copy_bandwidth, random_models
+from cosy_engine.bench import random_models
 from cosy_engine.build import make_stages, pick_device
+from cosy_engine.health.measure import copy_bandwidth
 from cosy_engine.settings.model_spec import DiTSpec
 from cosy_engine.settings.published import PUBLISHED
 

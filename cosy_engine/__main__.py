@@ -1,4 +1,4 @@
-"""Command line: `python -m cosy_engine clone|voice|fetch|bench`. One JSON line last on standard output; progress on standard error."""
+"""Command line: `python -m cosy_engine clone|voice|fetch|bench|doctor`. One JSON line last on standard output; progress on standard error."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ def main(argv: list[str] | None = None) -> int:
     _voice_arguments(commands.add_parser("voice", help="save a voice as one file"))
     _fetch_arguments(commands.add_parser("fetch", help="download a published release"))
     _bench_arguments(commands.add_parser("bench", help="measure this machine"))
+    _doctor_arguments(commands.add_parser("doctor", help="say why this machine is slow, and what would help"))
     arguments = parser.parse_args(argv)
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
     )
     try:
-        return {"clone": clone, "voice": voice, "fetch": fetch, "bench": bench}[arguments.command](arguments)
+        return {"clone": clone, "voice": voice, "fetch": fetch, "bench": bench, "doctor": doctor}[arguments.command](
+            arguments
+        )
     except CosyError as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 2
@@ -120,6 +123,44 @@ def bench(arguments: argparse.Namespace) -> int:
         arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(data))
     return 0
+
+
+def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", type=Path, help="model folder to examine; default as for clone")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--json", action="store_true", help="the facts and verdicts as one JSON line, nothing else")
+
+
+def doctor(arguments: argparse.Namespace) -> int:
+    """Facts, verdicts and predicted times; status 0 unless something stops the work."""
+    from cosy_engine.build import default_folder, pick_device
+    from cosy_engine.health import doctor as rules
+    from cosy_engine.health.gather import gather
+
+    facts = gather(pick_device(arguments.device), arguments.model or default_folder())
+    verdicts = rules.diagnose(facts)
+    if arguments.json:
+        print(
+            json.dumps(
+                {
+                    "facts": dataclasses.asdict(facts, dict_factory=_text_keys),
+                    "verdicts": [dataclasses.asdict(v) for v in verdicts],
+                }
+            )
+        )
+    else:
+        print(rules.report(facts, verdicts))
+    return int(any(verdict.level == rules.STOP for verdict in verdicts))
+
+
+def _text_keys(items) -> dict:
+    """JSON has no tuples as keys."""
+    return {
+        key: {"/".join(k) if isinstance(k, tuple) else k: v for k, v in value.items()}
+        if isinstance(value, dict)
+        else value
+        for key, value in items
+    }
 
 
 def clone(arguments: argparse.Namespace) -> int:

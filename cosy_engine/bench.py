@@ -21,6 +21,7 @@ import torch
 
 from cosy_engine.build import Models, StageShelf, available_tiers, describe_device, row_bucket, unavailable_here
 from cosy_engine.flow import build_flow
+from cosy_engine.health.measure import copy_bandwidth, launch_microseconds
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.scheduling.session import Job, SegmentJob, Session
 from cosy_engine.scheduling.worker import Worker
@@ -229,36 +230,6 @@ class Bench:
 
 def _timing(ms: list[float]) -> Timing:
     return Timing(median(ms), max(ms) - min(ms), len(ms))
-
-
-def copy_bandwidth(device: torch.device) -> float:
-    """Bytes per second, read and written."""
-    size = 2**31 if device.type == "cuda" else 2**27
-    a, b = (torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2))
-    best = float("inf")
-    for _ in range(5):
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        b.copy_(a)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - began)
-    return 2 * size / best
-
-
-def launch_microseconds(device: torch.device) -> float:
-    """Host time of one small kernel (on a CPU: of one small operation)."""
-    x = torch.zeros(1, device=device)
-    count = 3000
-    for _ in range(2):
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        began = time.perf_counter()
-        for _ in range(count):
-            x.add_(1.0)
-        elapsed = time.perf_counter() - began
-    return 1e6 * elapsed / count
 
 
 def machine(device: torch.device) -> dict[str, Any]:

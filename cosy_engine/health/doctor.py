@@ -58,7 +58,9 @@ def _no_gpu(f: Facts) -> Iterator[Verdict]:
             why, fix = "this torch was built without CUDA", "pip install --force-reinstall torch==2.13.0"
         else:
             why, fix = "no NVIDIA driver answers", "install the driver, or use a machine with a GPU"
-        yield Verdict("cpu_only", STOP if f.gpu else NOTE, f"running on the CPU because {why}", f.gpu or "no GPU found", fix)
+        yield Verdict(
+            "cpu_only", STOP if f.gpu else NOTE, f"running on the CPU because {why}", f.gpu or "no GPU found", fix
+        )
 
 
 def _kernel_image(f: Facts) -> Iterator[Verdict]:
@@ -163,14 +165,23 @@ def _latency(f: Facts) -> Iterator[Verdict]:
 
 
 def _memory(f: Facts) -> Iterator[Verdict]:
-    if f.gpu_memory_gb and f.gpu_memory_used_gb and f.gpu_memory_used_gb > FULL * f.gpu_memory_gb and not f.allocator_set:
+    if (
+        f.gpu_memory_gb
+        and f.gpu_memory_used_gb
+        and f.gpu_memory_used_gb > FULL * f.gpu_memory_gb
+        and not f.allocator_set
+    ):
         yield Verdict(
             "allocator", RISK, "the GPU's memory is nearly full and can splinter",
             f"{f.gpu_memory_used_gb:.1f} of {f.gpu_memory_gb:.1f} GB", "PYTORCH_ALLOC_CONF=expandable_segments:True (run.sh sets it)",
         )  # fmt: skip
     if f.other_gpu_programs:
         yield Verdict(
-            "shared_gpu", RISK, "other programs use the GPU", ", ".join(f.other_gpu_programs[:4]), "close them, or choose another --device"
+            "shared_gpu",
+            RISK,
+            "other programs use the GPU",
+            ", ".join(f.other_gpu_programs[:4]),
+            "close them, or choose another --device",
         )
 
 
@@ -214,3 +225,38 @@ def predictions(f: Facts) -> dict[tuple[str, str], float]:
 def _parse(version: str) -> tuple[int, ...]:
     """Leading numbers of a version."""
     return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
+
+
+def report(f: Facts, verdicts: list[Verdict]) -> str:
+    """For people and issue trackers: no paths, no names of users."""
+    device = f.gpu or "CPU only"
+    lines = [
+        f"{device}"
+        + (
+            f", {f.gpu_memory_gb:.0f} GB, driver {f.driver or 'unknown'} ({f.driver_model or 'unknown'})"
+            if f.gpu
+            else ""
+        )
+        + f"; {f.cpu or 'unknown CPU'}, {f.cores or '?'} cores",
+        ", ".join(f"{name} {version}" for name, version in f.versions.items()),
+        f"reference front end on {f.onnx_provider or 'unknown'}; numbers read by {f.normaliser or 'unknown'}; model: {f.model or 'none'}",
+    ]
+    measured = (
+        ("launch", f.launch_us, "us"),
+        ("wait", f.sync_us, "us"),
+        ("copy", f.copy_bytes_s and f.copy_bytes_s / 1e12, "TB/s"),
+        ("one core", f.single_core, "M turns/s"),
+    )
+    lines.append("; ".join(f"{name} {value:.3g} {unit}" for name, value, unit in measured if value))
+    if f.gpu and (told := predictions(f)):
+        lines.append(
+            "predicted ms per token: "
+            + ", ".join(f"{tier} {precision} {ms:.2f}" for (tier, precision), ms in told.items())
+        )
+    lines.append("")
+    for number, verdict in enumerate(verdicts, 1):
+        saves = f" (saves about {verdict.saves_ms:.1f} ms per token)" if verdict.saves_ms >= 0.1 else ""
+        lines.append(f"{number}. [{verdict.level}] {verdict.cause}{saves}\n   {verdict.evidence}\n   -> {verdict.fix}")
+    if not verdicts:
+        lines.append("Nothing to mend was found.")
+    return "\n".join(lines)

@@ -1,11 +1,15 @@
 """Verdicts on recorded machines, and on broken ones; nothing is measured here."""
 
+import json
 from dataclasses import replace
 
 import pytest
+import torch
 
+from cosy_engine.__main__ import main
+from cosy_engine.health import gather, measure
 from cosy_engine.health.cost import MachineSpeed, token_cost
-from cosy_engine.health.doctor import diagnose, predictions
+from cosy_engine.health.doctor import diagnose, predictions, report
 from cosy_engine.health.facts import Facts
 
 WINDOWS_4090 = Facts(
@@ -49,7 +53,13 @@ def test_the_windows_machine_hears_its_causes_in_order():
 
 
 def test_the_full_small_card_hears_precision_streaming_batching_allocator_and_format():
-    assert set(codes(LAPTOP_3070)) >= {"full_precision", "not_streaming", "one_at_a_time", "allocator", "reference_format"}
+    assert set(codes(LAPTOP_3070)) >= {
+        "full_precision",
+        "not_streaming",
+        "one_at_a_time",
+        "allocator",
+        "reference_format",
+    }
     assert codes(LAPTOP_3070)[0] == "full_precision"
 
 
@@ -89,3 +99,25 @@ def test_the_cost_model_follows_what_was_measured_on_an_h200():
     assert token_cost(speed, "graph", "fp16").ms == pytest.approx(1.73, rel=0.3)
     assert token_cost(speed, "fused", "fp16").ms == pytest.approx(0.5, rel=0.3)
     assert token_cost(speed, "eager", "fp16").bound == "launches"
+
+
+def test_this_machine_is_examined_without_a_traceback(capsys, tmp_path):
+    assert main(["doctor", "--device", "cpu"]) in (0, 1)
+    printed = capsys.readouterr().out
+    assert "cores" in printed and "launch" in printed and str(tmp_path.home()) not in printed
+    assert main(["doctor", "--json", "--device", "cpu", "--model", str(tmp_path)]) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert data["facts"]["onnx_provider"] and data["facts"]["launch_us"] > 0
+    assert data["verdicts"][0]["code"] == "model"
+
+
+def test_questions_that_fail_leave_unknowns(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("this library is damaged")
+
+    for name in ("single_core", "launch_microseconds", "sync_microseconds", "copy_bandwidth"):
+        monkeypatch.setattr(measure, name, broken)
+    monkeypatch.setattr(gather, "onnx_provider", broken)
+    facts = gather.gather(torch.device("cpu"), None)
+    assert facts.launch_us is None and facts.onnx_provider is None and facts.versions["torch"]
+    assert report(facts, diagnose(facts))

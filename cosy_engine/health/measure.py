@@ -1,0 +1,66 @@
+"""Short measurements of a machine: launches, copies, waits, one core. Each takes well under a second."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+
+def wait(device: torch.device) -> None:
+    """Until the device has done all it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def copy_bandwidth(device: torch.device) -> float:
+    """Bytes per second of a large copy, read and written both counted."""
+    size = 2**31 if device.type == "cuda" else 2**27
+    if device.type == "cuda":
+        size = min(size, torch.cuda.mem_get_info(device)[0] // 8)
+    a, b = (torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2))
+    best = float("inf")
+    for _ in range(5):
+        wait(device)
+        began = time.perf_counter()
+        b.copy_(a)
+        wait(device)
+        best = min(best, time.perf_counter() - began)
+    return 2 * size / best
+
+
+def launch_microseconds(device: torch.device) -> float:
+    """Host time of one small kernel, Python included (on a CPU: of one small operation)."""
+    x = torch.zeros(1, device=device)
+    count = 3000
+    for _ in range(2):
+        wait(device)
+        began = time.perf_counter()
+        for _ in range(count):
+            x.add_(1.0)
+        elapsed = time.perf_counter() - began
+    wait(device)
+    return 1e6 * elapsed / count
+
+
+def sync_microseconds(device: torch.device) -> float:
+    """One small kernel and the wait for it."""
+    x = torch.zeros(1, device=device)
+    best = float("inf")
+    for _ in range(50):
+        began = time.perf_counter()
+        x.add_(1.0)
+        wait(device)
+        best = min(best, time.perf_counter() - began)
+    return 1e6 * best
+
+
+def single_core() -> float:
+    """Turns of a plain Python loop, millions a second, best of three."""
+    turns, best = 400_000, float("inf")
+    for _ in range(3):
+        total, began = 0, time.perf_counter()
+        for i in range(turns):
+            total += i & 7
+        best = min(best, time.perf_counter() - began)
+    return turns / best / 1e6
