@@ -36,12 +36,22 @@ def main(argv: list[str] | None = None) -> int:
         print(f"Cannot start: {error}", file=sys.stderr)
         return 2
 
+    from cosy_engine.audio.transcribe import Transcriber
     from cosy_ui.jobs import JobTable
-    from cosy_ui.page import build_page, launch_options
-    from cosy_ui.sound_route import add_sound_route
+    from cosy_ui.page import add_routes, build_page, launch_options
+    from cosy_ui.sessions import Sessions, shared_voices
 
-    jobs = JobTable()
-    page = build_page(engine, jobs)
+    voices, wrong = shared_voices(arguments.voices, engine.voices.model_key)
+    for words in wrong:
+        print(f"Left out: {words}", file=sys.stderr)
+    jobs, sessions = JobTable(), Sessions(voices)
+    page = build_page(
+        engine,
+        jobs,
+        sessions,
+        transcriber=Transcriber(arguments.whisper, engine.shelf.models("fp32").lm.device),
+        shared=arguments.share or arguments.public,
+    )
     try:
         app, local, share = page.launch(
             server_name=arguments.host,
@@ -50,7 +60,7 @@ def main(argv: list[str] | None = None) -> int:
             root_path=arguments.root_path,
             prevent_thread_lock=True,
             quiet=True,
-            **launch_options(),
+            **launch_options(engine),
         )
     except OSError as error:
         print(
@@ -59,12 +69,14 @@ def main(argv: list[str] | None = None) -> int:
         )
         engine.close()
         return 2
-    add_sound_route(app, jobs)
+    add_routes(app, engine, jobs, sessions)
     print(
         f"{engine.name} on {engine.device}; reference front end on {engine.voices.provider}; text by {engine.text.backend}"
     )
     if engine.card.get("note"):
         print(engine.card["note"])
+    if arguments.voices:
+        print(f"Shared voices: {', '.join(voices) or f'none in {arguments.voices}'}")
     print(f"Open {local.replace('0.0.0.0', 'localhost').replace('[::]', 'localhost')}")
     if arguments.share:
         print(
@@ -93,6 +105,11 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--port", type=int, help="default: the first free one from 7860")
     parser.add_argument("--root-path", help="path prefix behind a proxy, for example /voice")
     parser.add_argument("--share", action="store_true", help="also make a public link")
+    parser.add_argument(
+        "--public", action="store_true", help="others reach this page: ask for consent before a voice is cloned"
+    )
+    parser.add_argument("--voices", type=Path, help="folder of saved voices (.safetensors) that everyone may use")
+    parser.add_argument("--whisper", help="folder, or cached name, of a Whisper model for Transcribe; nothing is downloaded")
     parser.add_argument("--slots", type=int, default=4, help="requests that run at once")
     parser.add_argument("--queue", type=int, default=64, help="requests that may wait")
     parser.add_argument("--verbose", action="store_true")

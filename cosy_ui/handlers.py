@@ -1,77 +1,171 @@
-"""Events of the page -> Request -> what the page shows. Errors are worded by the engine and shown as they are."""
+"""Events of the Clone tab -> Request -> what the page shows."""
 
 from __future__ import annotations
 
 import logging
+import secrets
+import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import numpy as np
 
-from cosy_engine import CosyError, Engine, Report, Request
-from cosy_engine.errors import Cancelled
+from cosy_engine import MODES, CosyError, Engine, Report, Request
+from cosy_engine.audio.clip_report import transcript_note
+from cosy_engine.audio.transcribe import Transcriber
+from cosy_engine.errors import Cancelled, InputMissing, SettingInvalid
+from cosy_ui import cards
+from cosy_ui.clips import LONGEST_S, Clips, is_whole, read_window, write_window
 from cosy_ui.jobs import Job, JobTable
+from cosy_ui.messages import error_words, note_words
+from cosy_ui.sessions import Sessions, Take
+from cosy_ui.words import language, say
 
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5  # how often the status line moves while nothing else happens
+KEEP_STOPPED_S = 0.3  # of a stopped take; less is nothing to listen to
+# What the page sends with Generate, in this order; also what a take remembers and "copy settings" gives back.
+FORM = (
+    "mode", "reference", "window", "transcript", "text", "instruction", "source", "voice",
+    "precision", "tier", "stream", "seed", "lock", "speed",
+)  # fmt: skip
+SHOWS = ("status", "job", "audio", "result", "history", "seed", "fallback")  # what a running event writes to
 
 
 class Handlers:
     """Bound to one engine; the page wires these methods to its components."""
 
-    def __init__(self, engine: Engine, jobs: JobTable):
-        self.engine, self.jobs = engine, jobs
+    def __init__(self, engine: Engine, jobs: JobTable, sessions: Sessions, *, transcriber: Transcriber | None = None,
+                 shared: bool = False, hls: bool = False):  # fmt: skip
+        """shared: others than the owner reach the page, so consent is asked. hls: the page has a fallback player."""
+        self.engine, self.jobs, self.sessions = engine, jobs, sessions
+        self.transcriber = transcriber or Transcriber(None)
+        self.shared, self.hls = shared, hls
+        self.shows = SHOWS if hls else SHOWS[:-1]
+        self.clips = Clips()
 
-    def generate(
-        self,
-        mode: str,
-        reference: str | None,
-        transcript: str,
-        text: str,
-        instruction: str,
-        source: str | None,
-        precision: str,
-        stream: bool,
-        seed: str,
-        speed: float,
-        request: gr.Request,
-    ) -> Iterator[tuple[Any, ...]]:
-        """Yields (status, job id for the player, audio, numbers); a generator, so that Stop can end it."""
-        asked = Request(
-            mode=mode,
-            text=text or "",
-            reference=reference,
-            transcript=transcript if mode == "zero_shot" else "",
-            instruction=instruction if mode == "instruct" else "",
-            source=source if mode == "voice_conversion" else None,
-            seed=whole_number(seed),
-            speed=speed or 1.0,
-            stream=bool(stream),
-            precision=precision,
-            client=request.session_hash or "",
-        )
-        began = time.monotonic()
+    # The reference clip
+
+    def hear(self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request) -> tuple[Any, ...]:
+        """A clip was loaded or taken away: (waveform, facts, window, transcript's note)."""
+        lang = language(request)
+        if not reference:
+            return "", f'<p class="empty">{say("clip_empty", lang)}</p>', "", ""
         try:
-            job = self.jobs.start(self.engine, asked, request.session_hash or "")
+            clip = self.clips.read(reference)
+            span, found = read_window(clip, window)
         except CosyError as error:
-            raise gr.Error(str(error), title="Please check", duration=12, print_exception=False) from error
+            return "", cards.note(error_words(error, lang), "bad"), "", ""
+        window = write_window(clip, span)
+        url = "gradio_api/file=" + reference
+        drawn = cards.waveform(clip, span, LONGEST_S, url, lang, found)
+        return drawn, self._facts(reference, window, lang), window, self._transcript_notes(reference, window, transcript, mode, lang)
+
+    def part_moved(self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request) -> tuple[str, str]:
+        """The user chose another part: (facts, transcript's note)."""
+        lang = language(request)
+        if not reference:
+            return "", ""
+        return self._facts(reference, window, lang), self._transcript_notes(reference, window, transcript, mode, lang)
+
+    def check_transcript(self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request) -> str:
+        return self._transcript_notes(reference, window, transcript, mode, language(request))
+
+    def transcribe(self, reference: str | None, window: str, request: gr.Request) -> str:
+        """The words of the chosen part."""
+        lang = language(request)
+        if not reference:
+            raise _refused(say("voice_no_clip", lang), lang)
         try:
-            yield status(job, began), job.id if stream else "", None, ""
-            seen = 0
-            while not job.done:
-                job.wait(seen, TICK_S)
-                seen = len(job.chunks)
-                yield status(job, began), gr.skip(), gr.skip(), gr.skip()
-            if isinstance(job.error, Cancelled):
-                yield "Stopped.", gr.skip(), gr.skip(), gr.skip()
+            return self.transcriber.words(self.clips.part(reference, window))
+        except CosyError as error:
+            raise _refused(error_words(error, lang), lang) from error
+
+    def _facts(self, reference: str, window: str, lang: str) -> str:
+        try:
+            return cards.clip_facts(self.clips.report(reference, window), lang, self.clips.read(reference).notes)
+        except CosyError as error:
+            return cards.note(error_words(error, lang), "bad")
+
+    def _transcript_notes(self, reference: str | None, window: str, transcript: str, mode: str, lang: str) -> str:
+        if not reference or "transcript" not in MODES[mode].asks:
+            return ""
+        try:
+            clip = self.clips.read(reference)
+            report = self.clips.report(reference, window)
+        except CosyError:
+            return ""  # the card says it
+        span, _ = read_window(clip, window)
+        shown = []
+        if not is_whole(clip, span):
+            shown.append(cards.note(say("part_words", lang, start=f"{span[0]:.1f}", end=f"{span[1]:.1f}"), "warn"))
+        if warning := transcript_note(transcript or "", report.speech_s or report.seconds):
+            shown.append(cards.note(note_words(warning, lang), "warn"))
+        return "".join(shown)
+
+    # The text
+
+    def preview(self, text: str, mode: str, request: gr.Request) -> str:
+        """How the text will be cut; silent about an empty box."""
+        if not (text or "").strip() or not MODES[mode].speaks_text:
+            return ""
+        lang = language(request)
+        try:
+            return cards.parts(self.engine.text.plan(text), lang)
+        except CosyError as error:
+            return cards.note(error_words(error, lang), "warn")
+
+    # Generating
+
+    def generate(self, request: gr.Request, consent: bool, player: str, *values: Any) -> Iterator[tuple[Any, ...]]:
+        """values: those of FORM. A generator, so that a closed page ends it."""
+        form, lang, owner = dict(zip(FORM, values, strict=True)), language(request), request.session_hash or ""
+        if self.shared and not consent:
+            raise _refused(say("consent_missing", lang), lang)
+        self.jobs.cancel_owner(owner, replaced=True)
+        try:
+            asked = self.request(form, owner)
+        except CosyError as error:
+            raise _refused(error_words(error, lang), lang) from error
+        streamed = asked.stream and player != "none"
+        live = self.hls and asked.stream and not streamed
+        job = self.jobs.start(self.engine, asked, owner)
+        try:
+            yield self._show(
+                status=self._status(job, lang), job=job.id if streamed else "",
+                **({"fallback": None} if live else {}),
+            )  # fmt: skip
+            yield from self._follow(job, lang, live)
+            if job.replaced:
                 return
-            if job.error is not None:
-                raise gr.Error(
-                    message(job.error), title="Not finished", duration=12, print_exception=False
-                ) from job.error
-            yield "", gr.skip(), (job.rate_hz, job.samples()), numbers(job.report)
+            seed = str(job.speech.seed) if job.speech else gr.skip()
+            yield from self._finish(job, form, asked, lang, owner, streamed, live, seed=seed)
+        finally:
+            if not job.done:
+                job.cancel()
+            self.jobs.finish(job)
+
+    def redo(self, act: str, request: gr.Request) -> Iterator[tuple[Any, ...]]:
+        """Speak one sentence of a take again, with another seed, and put it in its place: a new take."""
+        lang, owner = language(request), request.session_hash or ""
+        _, take_id, part, *_ = [*act.split(":"), "", ""]
+        take = self.sessions.take_of(owner, take_id)
+        if take is None or not part.isdecimal() or int(part) >= len(take.segments):
+            raise _refused(say("take_gone", lang), lang)
+        self.jobs.cancel_owner(owner, replaced=True)
+        asked = replace(take.request, text=take.segments[int(part)]["text"], seed=None, stream=False)
+        job = self.jobs.start(self.engine, asked, owner)
+        try:
+            yield self._show(status=self._status(job, lang), job="")
+            yield from self._follow(job, lang)
+            if job.replaced:
+                return
+            yield from self._finish(job, take.form, take.request, lang, owner, redone=(take, int(part)))
         finally:
             if not job.done:
                 job.cancel()
@@ -84,62 +178,159 @@ class Handlers:
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""
         self.jobs.cancel_owner(request.session_hash or "")
+        self.sessions.leave(request.session_hash or "")
+
+    def copy(self, act: str, request: gr.Request) -> tuple[Any, ...]:
+        """(status, then the values of FORM) of a take."""
+        lang, owner = language(request), request.session_hash or ""
+        take = self.sessions.take_of(owner, act.split(":")[1] if ":" in act else "")
+        if take is None:
+            raise _refused(say("take_gone", lang), lang)
+        form = dict(take.form) | {"seed": str(take.seed), "lock": True}
+        gone = [name for name in ("reference", "source") if form[name] and not Path(form[name]).is_file()]
+        form |= dict.fromkeys(gone)
+        words = say("copied_no_clip" if gone else "copied", lang, number=take.number)
+        return (cards.status(words, kind="idle"), *(form[name] for name in FORM))
+
+    def request(self, form: dict[str, Any], owner: str) -> Request:
+        """The engine's request for a form; only what the mode uses is passed on.
+
+        Raises: what reading the clip raises; InputMissing and its kin come from the engine itself.
+        """
+        mode = MODES.get(form["mode"])
+        if mode is None:
+            raise SettingInvalid(f"unknown mode {form['mode']!r}: choose one of {', '.join(MODES)}")
+        uses = mode.asks + mode.accepts
+        reference: Any = None
+        if mode.id == "saved_voice":
+            saved = self.sessions.voice_of(owner, form["voice"])
+            if saved is None:
+                raise InputMissing("choose a saved voice first", "reference")
+            reference = saved.voice
+        elif form["reference"]:
+            reference = self.clips.part(form["reference"], form["window"])
+        stream = bool(form["stream"])
+        return Request(
+            mode=mode.id,
+            text=(form["text"] or "") if mode.speaks_text else "",
+            reference=reference,
+            transcript=(form["transcript"] or "") if "transcript" in uses else "",
+            instruction=(form["instruction"] or "") if "instruction" in uses else "",
+            source=form["source"] if "source" in uses else None,
+            seed=whole_number(form["seed"]) if form["lock"] else None,
+            speed=1.0 if stream else form["speed"] or 1.0,
+            stream=stream,
+            precision=form["precision"] or None,
+            tier=form["tier"] or None,
+            client=owner,
+        )
+
+    def _follow(self, job: Job, lang: str, live: bool = False) -> Iterator[tuple[Any, ...]]:
+        """Status until the job has ended; live: its sound too, for the fallback player."""
+        seen = 0
+        while not job.done:
+            job.wait(seen, TICK_S)
+            new, seen = job.chunks[seen:], len(job.chunks)
+            if live and new:
+                yield self._show(status=self._status(job, lang), fallback=(job.rate_hz, np.concatenate(new)))
+            elif not job.done:
+                yield self._show(status=self._status(job, lang))
+        if live and (rest := job.chunks[seen:]):
+            yield self._show(fallback=(job.rate_hz, np.concatenate(rest)))
+
+    def _finish(
+        self, job: Job, form: dict, asked: Request, lang: str, owner: str, streamed: bool = False, live: bool = False, seed: Any = None,
+        redone: tuple[Take, int] | None = None,
+    ) -> Iterator[tuple[Any, ...]]:  # fmt: skip
+        """What the page shows at the end, whatever it was."""
+        stopped = isinstance(job.error, Cancelled)
+        if job.error is not None and not stopped:
+            raise gr.Error(
+                error_words(job.error, lang), title=say("not_finished" if job.speech else "please_check", lang),
+                duration=12, print_exception=False,
+            ) from job.error  # fmt: skip
+        samples = job.samples()
+        seconds = len(samples) / job.rate_hz
+        if stopped and (seconds < KEEP_STOPPED_S or redone):
+            yield self._show(status=cards.status(say("stopped", lang), kind="idle"))
+            return
+        used = job.speech.seed
+        if redone:
+            take = self._spliced(*redone, samples, job.report, used, owner)
+        else:
+            take = self.sessions.keep(owner, samples, job.rate_hz, form, asked, job.report, used)
+        words = (
+            say("stopped_kept", lang, seconds=f"{seconds:.1f}")
+            if stopped
+            else say("done", lang, seconds=f"{time.monotonic() - job.began_s:.1f}")
+        )
+        with tempfile.TemporaryDirectory() as folder:  # Gradio takes a copy
+            file = Path(folder, f"{take.file_stem}.wav")
+            file.write_bytes(take.wav())
+            yield self._show(
+                status=cards.status(words, kind="idle"),
+                audio=gr.Audio(value=str(file), visible=True, autoplay=not (streamed or live)),
+                result=cards.result(take, lang, job.id if streamed else ""),
+                history=self.history(owner, lang),
+                **({"seed": seed} if seed else {}),
+            )
+
+    def _spliced(self, take: Take, part: int, new: np.ndarray, report: Report | None, seed: int, owner: str) -> Take:
+        """A take with one sentence replaced; what follows moves."""
+        old = take.segments[part]
+        first, last = (round(old[key] * take.rate_hz) for key in ("start_s", "end_s"))
+        samples = np.concatenate([take.samples[:first], new, take.samples[last:]])
+        shift = len(new) / take.rate_hz - (old["end_s"] - old["start_s"])
+        segments = []
+        for i, segment in enumerate(take.segments):
+            moved = dict(segment)
+            moved["start_s"] += shift if i > part else 0
+            moved["end_s"] += shift if i >= part else 0
+            segments.append(moved)
+        return self.sessions.keep(
+            owner, samples, take.rate_hz, take.form, take.request, report, take.seed, tuple(segments), part + 1
+        )
+
+    def history(self, owner: str, lang: str) -> str:
+        return cards.history(self.sessions.takes(owner), self.sessions.zip_id(owner), lang)
+
+    def _status(self, job: Job, lang: str) -> str:
+        """Place in the queue, or how far it is."""
+        elapsed = time.monotonic() - job.began_s
+        place = job.position()
+        if place:
+            words = say("waiting", lang, place=place)
+            if (wait := self.jobs.expected_wait_s(place)) is not None:
+                words += " · " + say("waiting_about", lang, seconds=f"{max(1, wait):.0f}")
+            return cards.status(words)
+        if not job.chunks:
+            words = say("starting" if job.speech is None else "speaking", lang)
+            done, total = self.engine.warm_up_progress()
+            if done < total:
+                words += " · " + say("warming", lang, done=done, total=total)
+            return cards.status(words) + cards.notes(job.notes, lang)
+        seconds = sum(map(len, job.chunks)) / job.rate_hz
+        words, share = say("speaking", lang), None
+        if job.segments > 1:
+            words += " · " + say("segment_of", lang, part=min(job.segment, job.segments), parts=job.segments)
+            share = max(0, job.segment - 1) / job.segments
+        words += " · " + say("audio_after", lang, audio=f"{seconds:.1f}", elapsed=f"{elapsed:.1f}")
+        return cards.status(words, share) + cards.notes(job.notes, lang)
+
+    def _show(self, **values: Any) -> tuple[Any, ...]:
+        return tuple(values.get(name, gr.skip()) for name in self.shows)
 
 
-def message(error: Exception) -> str:
-    """What the page may say of an error; internals stay in the log."""
-    return (
-        str(error) if isinstance(error, CosyError) else "something failed inside the program: the cause is in its log"
-    )
+def _refused(words: str, lang: str) -> gr.Error:
+    return gr.Error(words, title=say("please_check", lang), duration=12, print_exception=False)
 
 
-def status(job: Job, began: float) -> str:
-    """One line: place in the queue, or how far it is."""
-    place = job.speech.position()
-    elapsed = time.monotonic() - began
-    if place:
-        return f"Waiting: place {place} in the queue · {elapsed:.0f} s"
-    seconds = sum(map(len, job.chunks)) / job.rate_hz
-    part = (
-        f" · sentence group {min(job.segment + 1, job.speech.segments)} of {job.speech.segments}"
-        if job.speech.segments > 1
-        else ""
-    )
-    notes = "".join(f"\n\n*{note}*" for note in job.speech.notes)
-    return f"Speaking{part} · {seconds:.1f} s of audio after {elapsed:.1f} s{notes}"
-
-
-def numbers(report: Report) -> str:
-    """The strip under the player. RTF is compute time / audio time, everywhere."""
-    parts = [
-        f"**{report.audio_s:.2f} s** of audio",
-        f"first audio **{report.first_audio_s * 1000:.0f} ms** (server)",
-        f"RTF **{report.rtf:.3f}** (compute / audio, lower is better)",
-    ]
-    if report.ms_per_token:
-        parts.append(f"{report.ms_per_token:.1f} ms per token × {report.tokens}")
-    parts += [
-        f"seed {report.seed}",
-        f"{report.tier} · {report.precision} · {report.device}",
-        f"front end on {report.provider.removesuffix('ExecutionProvider')}",
-    ]
-    if report.retries:
-        parts.append(f"retries {report.retries}")
-    stages = ", ".join(f"{name.replace('_', ' ')} {seconds:.2f} s" for name, seconds in report.stages_s.items())
-    notes = "".join(f"\n- {note}" for note in report.notes)
-    return " · ".join(parts) + f"\n\n<small>{stages}</small>" + (f"\n{notes}" if notes else "")
+def drawn_seed() -> str:
+    """For the dice."""
+    return str(secrets.randbelow(2**31))
 
 
 def whole_number(text: str | None) -> int | str | None:
     """A typed seed; anything that is no whole number is left for the engine to refuse."""
     text = (text or "").strip()
     return int(text) if text.isdecimal() and text.isascii() else text or None
-
-
-def model_line(engine: Engine) -> str:
-    """What is loaded and on what it runs, for the top of the page."""
-    warn = f"\n\n> {engine.card['note']}" if engine.card.get("note") else ""
-    return (
-        f"**{engine.name}** on {engine.device} · reference front end on "
-        f"{engine.voices.provider.removesuffix('ExecutionProvider')} · numbers read by {engine.text.backend}{warn}"
-    )

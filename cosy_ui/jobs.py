@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,25 +17,43 @@ from cosy_engine import CosyError, Engine, Report, Request, Speech, to_int16
 
 log = logging.getLogger(__name__)
 
+FOLLOW_S = 0.25  # how soon a listener who has gone is noticed while no sound comes
+
 
 @dataclass(eq=False)
 class Job:
-    """One request. `chunks` are int16; all fields change under `changed`."""
+    """One request. `chunks` are int16; all fields change under `changed`. speech: None until the checks have passed."""
 
     id: str
     owner: str
-    speech: Speech
+    request: Request
     rate_hz: int
+    speech: Speech | None = None
     chunks: list[np.ndarray] = field(default_factory=list)
     segment: int = 0
     error: Exception | None = None
     done: bool = False
+    cancelled: bool = False
+    replaced: bool = False  # the same page has begun another one: nobody waits for news of this one
     taken: bool = False  # the sound route serves a job once
+    began_s: float = field(default_factory=time.monotonic)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     @property
     def report(self) -> Report | None:
-        return self.speech.report
+        return self.speech.report if self.speech else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return self.speech.notes if self.speech else ()
+
+    @property
+    def segments(self) -> int:
+        return self.speech.segments if self.speech else 1
+
+    def position(self) -> int:
+        """0 when running, else the place in the queue."""
+        return self.speech.position() if self.speech else 0
 
     def samples(self) -> np.ndarray:
         """All samples so far, int16."""
@@ -41,35 +61,41 @@ class Job:
 
     def cancel(self) -> None:
         """Stop the engine's work; followers see the end at once."""
-        self.speech.close()
         with self.changed:
+            self.cancelled = True
+            speech = self.speech
             self.changed.notify_all()
+        if speech:
+            speech.close()
 
     def wait(self, seen: int, timeout_s: float) -> bool:
         """Sleep until there are more than `seen` chunks or the job has ended; False after the timeout."""
         with self.changed:
             return self.changed.wait_for(lambda: self.done or len(self.chunks) > seen, timeout_s)
 
-    def pcm(self) -> Iterator[bytes]:
+    async def pcm(self) -> AsyncIterator[bytes]:
         """Little-endian int16 as it is made. Leaving early cancels the job."""
         sent = 0
         try:
-            while True:
-                self.wait(sent, 60.0)
+            while not (self.done and sent == len(self.chunks)):
+                await asyncio.to_thread(self.wait, sent, FOLLOW_S)
                 for chunk in self.chunks[sent:]:
-                    yield chunk.astype("<i2").tobytes()
                     sent += 1
-                if self.done and sent == len(self.chunks):
-                    return
+                    yield chunk.astype("<i2").tobytes()
         finally:
             if not self.done:
                 self.cancel()
 
-    def _pump(self) -> None:
-        """Read the engine to the end."""
+    def pump(self, engine: Engine) -> None:
+        """Start the request and read it to the end."""
         error: Exception | None = None
         try:
-            for chunk in self.speech:
+            speech = engine.speak(self.request)
+            with self.changed:
+                self.speech = speech
+                if self.cancelled:
+                    speech.close()
+            for chunk in speech:
                 with self.changed:
                     self.chunks.append(to_int16(chunk.samples))
                     self.segment = chunk.segment + 1
@@ -92,14 +118,15 @@ class JobTable:
         self._ended: dict[str, float] = {}
         self._lock = threading.Lock()
         self._keep_s, self._clock = keep_s, clock
+        self._lasted: deque[float] = deque(maxlen=16)  # seconds of recent requests, for the expected wait
 
     def start(self, engine: Engine, request: Request, owner: str) -> Job:
-        """Begin a request for one browser session. Raises what Engine.speak raises."""
-        job = Job(secrets.token_urlsafe(16), owner, engine.speak(request), engine.spec.mel.rate_hz)
+        """Begin a request for one browser session, at once and without a check: what is wrong with it becomes its error."""
+        job = Job(secrets.token_urlsafe(16), owner, request, engine.spec.mel.rate_hz)
         with self._lock:
             self._forget_old()
             self._jobs[job.id] = job
-        threading.Thread(target=job._pump, name="cosy-page-job", daemon=True).start()
+        threading.Thread(target=job.pump, args=(engine,), name="cosy-page-job", daemon=True).start()
         return job
 
     def take(self, job_id: str) -> Job | None:
@@ -115,14 +142,23 @@ class JobTable:
         """The page has what it needs; the id stays valid for a while for its sound."""
         with self._lock:
             self._ended[job.id] = self._clock()
+            if job.report:
+                self._lasted.append(job.report.compute_s)
 
-    def cancel_owner(self, owner: str) -> int:
+    def cancel_owner(self, owner: str, replaced: bool = False) -> int:
         """Stop all jobs of a browser session that it has not seen the end of; how many there were."""
         with self._lock:
             mine = [job for job in self._jobs.values() if job.owner == owner and job.id not in self._ended]
         for job in mine:
+            job.replaced = job.replaced or replaced
             job.cancel()
         return len(mine)
+
+    def expected_wait_s(self, place: int) -> float | None:
+        """Seconds until a place in the queue is likely to run: requests share one device, so their work adds up.
+        None before anything has finished."""
+        with self._lock:
+            return place * sum(self._lasted) / len(self._lasted) if self._lasted else None
 
     def __len__(self) -> int:
         with self._lock:

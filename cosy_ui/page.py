@@ -1,136 +1,149 @@
-"""The page: which inputs a mode shows is drawn from the engine's mode table."""
+"""The page: tabs, and what `launch` needs. Later tabs (comparison, doctor) get their own file beside clone_tab.py."""
 
 from __future__ import annotations
 
-from functools import partial
+import json
+import shutil
+from html import escape
 from pathlib import Path
+from typing import Any
 
 import gradio as gr
 
-from cosy_engine import MODES, Engine
-from cosy_engine.settings.engine_config import PRECISIONS
-from cosy_ui.handlers import Handlers, model_line
+from cosy_engine import Engine
+from cosy_engine.audio.transcribe import Transcriber
+from cosy_ui import cards
+from cosy_ui.clone_tab import CloneTab
+from cosy_ui.endpoints import Endpoints, add_endpoints
+from cosy_ui.file_routes import add_file_routes
+from cosy_ui.handlers import Handlers
 from cosy_ui.jobs import JobTable
-from cosy_ui.words import i18n
+from cosy_ui.messages import note_words
+from cosy_ui.sessions import Sessions
+from cosy_ui.sound_route import add_sound_route
+from cosy_ui.speech_api import add_speech_api
+from cosy_ui.voice_handlers import VoiceHandlers
+from cosy_ui.voices_tab import VoicesTab
+from cosy_ui.words import i18n, language, say
 
-ASSETS = Path(__file__).resolve().parent.parent / "assets" / "page"
-PAGE_MODES = [name for name in MODES if name != "saved_voice"]  # saved voices have no shelf on this page yet
-INPUTS = ("reference", "transcript", "text", "instruction", "source")
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 
-def build_page(engine: Engine, jobs: JobTable) -> gr.Blocks:
-    """Blocks ready to launch with `launch_options()`."""
-    handlers = Handlers(engine, jobs)
-    say = i18n()
-    rate = engine.spec.mel.rate_hz
-    with gr.Blocks(title="Voice cloning", analytics_enabled=False, delete_cache=(600, 3600)) as page:
-        gr.Markdown("# Voice cloning", elem_id="title")
-        gr.Markdown(model_line(engine), elem_id="model")
-        with gr.Row(equal_height=False):
-            with gr.Column(scale=1, min_width=320):
-                mode = gr.Dropdown(
-                    [(say(name), name) for name in PAGE_MODES], value="zero_shot", label=say("mode"), elem_id="mode"
-                )
-                reference = gr.Audio(
-                    sources=["upload", "microphone"],
-                    type="filepath",
-                    label=say("reference"),
-                    buttons=[],
-                    elem_id="reference",
-                )
-                transcript = gr.Textbox(
-                    label=say("transcript"), info=say("transcript_hint"), lines=2, max_length=2000, elem_id="transcript"
-                )
-                text = gr.Textbox(label=say("text"), info=say("text_hint"), lines=4, max_length=5000, elem_id="text")
-                instruction = gr.Textbox(
-                    label=say("instruction"),
-                    info=say("instruction_hint"),
-                    visible=False,
-                    max_length=500,
-                    elem_id="instruction",
-                )
-                source = gr.Audio(
-                    sources=["upload", "microphone"],
-                    type="filepath",
-                    label=say("source"),
-                    buttons=[],
-                    visible=False,
-                    elem_id="source",
-                )
-            with gr.Column(scale=1, min_width=320):
-                with gr.Row():
-                    generate = gr.Button(say("generate"), variant="primary", elem_id="generate", min_width=120)
-                    stop = gr.Button(say("stop"), variant="stop", elem_id="stop", min_width=120)
-                status = gr.Markdown("", elem_id="status", min_height=28)
-                audio = gr.Audio(
-                    label=say("result"), format="wav", interactive=False, buttons=["download"], elem_id="result"
-                )
-                numbers = gr.Markdown("", elem_id="numbers")
-                with gr.Accordion(say("settings"), open=True):
-                    stream = gr.Checkbox(True, label=say("stream"), elem_id="stream")
-                    precision = gr.Radio(
-                        [(name, name) for name in PRECISIONS if name not in engine.unavailable],
-                        value=engine.config.precision,
-                        label=say("precision"),
-                        info="; ".join(f"{name}: {why}" for name, why in engine.unavailable.items()) or None,
-                        elem_id="precision",
-                    )
-                    with gr.Row():
-                        seed = gr.Textbox("", label=say("seed"), info=say("seed_hint"), max_length=10, elem_id="seed")
-                        speed = gr.Slider(
-                            0.5,
-                            2.0,
-                            1.0,
-                            step=0.05,
-                            label=say("speed"),
-                            info=say("speed_hint"),
-                            interactive=False,
-                            elem_id="speed",
-                        )
-        job_id = gr.Textbox("", visible="hidden", elem_id="job")
+def build_page(
+    engine: Engine,
+    jobs: JobTable,
+    sessions: Sessions,
+    *,
+    transcriber: Transcriber | None = None,
+    shared: bool = False,
+    examples: Path = ASSETS / "voices",
+) -> gr.Blocks:
+    """Blocks ready to launch with `launch_options()`. shared: consent is asked before anything is cloned."""
+    hls = shutil.which("ffmpeg") is not None  # Gradio's own streaming needs it
+    handlers = Handlers(engine, jobs, sessions, transcriber=transcriber, shared=shared, hls=hls)
+    voices = VoiceHandlers(engine, sessions, handlers.clips)
+    words = i18n()
+    with gr.Blocks(title="Clone a voice", analytics_enabled=False, delete_cache=(600, 3600)) as page:
+        head = gr.HTML(apply_default_css=False, elem_id="head")
+        with gr.Tabs(selected="clone") as tabs:
+            with gr.Tab(words("tab_clone"), id="clone", elem_id="tab-clone"):
+                clone = CloneTab(handlers, words, example_clips(examples))
+            with gr.Tab(words("tab_voices"), id="voices", elem_id="tab-voices"):
+                library = VoicesTab(words)
+        clone.wire(handlers)
+        library.wire(voices, clone, tabs)
+        add_endpoints(Endpoints(engine, sessions, shared))
 
-        fields = {
-            "reference": reference,
-            "transcript": transcript,
-            "text": text,
-            "instruction": instruction,
-            "source": source,
-        }
-        mode.change(partial(_shown, tuple(fields)), mode, list(fields.values()), queue=False, api_visibility="private")
-        stream.change(
-            lambda on: gr.Slider(value=1.0, interactive=not on), stream, speed, queue=False, api_visibility="private"
-        )
-        generate.click(None, None, None, js=f"() => window.cosyPlayer.click({rate})").then(
-            handlers.generate,
-            [mode, reference, transcript, text, instruction, source, precision, stream, seed, speed],
-            [status, job_id, audio, numbers],
-            concurrency_limit=engine.config.slots + engine.config.queue,
-            concurrency_id="speak",
-            show_progress="minimal",
-            show_progress_on=status,
-            api_name="clone",
-        )
-        job_id.change(None, job_id, None, js="(id) => { window.cosyPlayer.play(id); }")
-        # Stop only raises a flag: the running event itself says "Stopped." last, so no late progress can hide it.
-        stop.click(
-            handlers.stop, None, None, queue=False, js="() => window.cosyPlayer.stop()", api_visibility="private"
-        )
+        def arrive(request: gr.Request) -> tuple[Any, ...]:
+            lang, owner = language(request), request.session_hash or ""
+            return (
+                head_words(engine, lang),
+                cards.marks(engine.text.tokenizer.marks, lang),
+                f'<p class="empty">{say("clip_empty", lang)}</p>',
+                cards.status(say("idle", lang), kind="idle"),
+                f'<p class="empty">{say("result_empty", lang)}</p>',
+                handlers.history(owner, lang),
+                cards.voices(sessions.voices(owner), lang),
+                voices.choices(owner, lang),
+                transcribe_note(handlers.transcriber, lang),
+                unavailable_note(engine, lang),
+            )
+
+        page.load(
+            arrive,
+            None,
+            [head, clone.marks, clone.facts, clone.status, clone.card, clone.history, library.listed, clone.voice,
+             clone.transcribe_why, clone.cannot],
+            queue=False,
+            api_visibility="private",
+        )  # fmt: skip
+        page.load(None, None, clone.player, js="() => window.cosyPlayer.kind()", api_visibility="private")
         page.unload(handlers.leave)
     page.queue(max_size=engine.config.queue, default_concurrency_limit=8)
     return page
 
 
-def launch_options() -> dict:
+def add_routes(app: Any, engine: Engine, jobs: JobTable, sessions: Sessions) -> None:
+    """What the page needs beside Gradio, and the OpenAI-style call."""
+    add_sound_route(app, jobs)
+    add_file_routes(app, sessions, engine.voices.model_key)
+    add_speech_api(app, engine, jobs, sessions)
+
+
+def launch_options(engine: Engine) -> dict:
     """What `Blocks.launch` needs for this page."""
+    cannot = {name: [why, note_words(why, "zh")] for name, why in engine.unavailable.items()}
+    facts = f"window.cosyRate = {engine.spec.mel.rate_hz}; window.cosyCannot = {json.dumps(cannot)};"
+    scripts = "".join((ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("player.js", "page.js"))
+    style = (ASSETS / "page" / "page.css").read_text(encoding="utf-8")
     return {
-        "head": f"<script>{(ASSETS / 'player.js').read_text(encoding='utf-8')}</script>",
-        "css": (ASSETS / "page.css").read_text(encoding="utf-8"),
+        "head": f"<style>{style}</style><script>{facts}\n{scripts}</script>",  # css= would rewrite every selector
+        "theme": gr.themes.Default(
+            primary_hue="indigo", secondary_hue="indigo", neutral_hue="slate", font=["system-ui", "sans-serif"],
+            font_mono=["ui-monospace", "Consolas", "monospace"],
+        ),
         "i18n": i18n(),
         "max_file_size": "50mb",
+        "max_threads": engine.config.slots + engine.config.queue + 16,  # a waiting request holds a thread
         "show_error": False,
-        "footer_links": [],
-    }
+        "footer_links": ["api"],
+    }  # fmt: skip
 
 
-def _shown(names: tuple[str, ...], mode: str) -> list[dict]:
-    return [gr.update(visible=name in MODES[mode].asks) for name in names]
+def example_clips(folder: Path) -> list[list[str]]:
+    """[clip, transcript] for every clip of a folder that has a text of the same name."""
+    found = []
+    for text in sorted(folder.glob("*.txt")) if folder.is_dir() else ():
+        for kind in ("wav", "flac", "mp3", "ogg", "opus"):
+            if (clip := text.with_suffix(f".{kind}")).is_file():
+                found.append([str(clip), text.read_text(encoding="utf-8").strip()])
+                break
+    return found
+
+
+def head_words(engine: Engine, lang: str) -> str:
+    """Title, and what is loaded in one line."""
+    line = say("loaded", lang, name=engine.name, device=engine.device)
+    line += " · " + say("numbers_by", lang, backend=engine.text.backend)
+    note = engine.card.get(f"note_{lang}") or engine.card.get("note") or ""
+    return (
+        f'<div class="line"><h1>{say("title", lang)}</h1><span class="dim" id="model">{escape(line)}</span></div>'
+        + cards.note(note, "warn")
+    )
+
+
+def transcribe_note(transcriber: Transcriber, lang: str) -> str:
+    """Why the button is off; nothing when it works."""
+    if not transcriber.unavailable:
+        return ""
+    return f'<span class="dim">{escape(say("transcribe_off", lang, why=note_words(transcriber.unavailable, lang)))}</span>'
+
+
+def unavailable_note(engine: Engine, lang: str) -> str:
+    """Why some choices are greyed, grouped by reason."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in engine.unavailable.items():
+        by_reason.setdefault(why, []).append(name)
+    return "".join(
+        cards.note(f"{', '.join(names)}: {note_words(why, lang)}") for why, names in by_reason.items()
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from cosy_ui.jobs import JobTable
 def add_sound_route(app: FastAPI, jobs: JobTable) -> None:
     """Put the route in front of Gradio's own, which would answer every path."""
 
-    def pcm(job_id: str):
+    async def pcm(job_id: str):
         job = jobs.take(job_id)
         if job is None:
             return JSONResponse({"error": "this sound has been fetched already, or its time is over"}, status_code=404)

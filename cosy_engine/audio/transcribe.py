@@ -21,7 +21,7 @@ MAX_S = 30.0  # what Whisper hears at once
 class Transcriber:
     """Loads its model at the first call; one clip at a time. `unavailable` says why it cannot, "" where it can."""
 
-    def __init__(self, model: str | Path | None, device: str = "cpu"):
+    def __init__(self, model: str | Path | None, device: str | torch.device = "cpu"):
         """model: a folder, or a name whose files lie in the local cache; None turns transcription off."""
         self.model, self.device = str(model) if model else "", device
         self._lock = threading.Lock()

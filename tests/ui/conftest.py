@@ -3,13 +3,19 @@
 import os
 import shutil
 import socket
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from cosy_engine import load
-from tests.test_engine import speechlike
+from cosy_engine import Engine, load
+from cosy_ui.jobs import JobTable
+from cosy_ui.page import add_routes, build_page, launch_options
+from cosy_ui.sessions import SavedVoice, Sessions
+from tests.test_engine import WORDS, speechlike
 
 
 def free_port() -> int:
@@ -18,23 +24,44 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-@pytest.fixture(scope="package")
-def server(miniature_folder):
-    """(url, engine, jobs) of a page with three slots."""
-    from cosy_ui.jobs import JobTable
-    from cosy_ui.page import build_page, launch_options
-    from cosy_ui.sound_route import add_sound_route
+@dataclass(frozen=True, eq=False)
+class Server:
+    """A running page."""
 
+    url: str
+    engine: Engine
+    jobs: JobTable
+    sessions: Sessions
+
+
+@contextmanager
+def serving(engine, *, root_path=None, **options):
+    """A page on an engine; options as for build_page."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
-    engine, jobs = load(miniature_folder, device="cpu", slots=3), JobTable()
-    page = build_page(engine, jobs)
+    jobs, sessions = JobTable(), Sessions(options.pop("voices", None))
+    page = build_page(engine, jobs, sessions, **options)
     app, url, _ = page.launch(
-        server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True, **launch_options()
-    )
-    add_sound_route(app, jobs)
-    yield url, engine, jobs
+        server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True, root_path=root_path,
+        **launch_options(engine),
+    )  # fmt: skip
+    add_routes(app, engine, jobs, sessions)
+    yield Server(url, engine, jobs, sessions)
     page.close(verbose=False)
+
+
+@pytest.fixture(scope="package")
+def engine(miniature_folder):
+    engine = load(miniature_folder, device="cpu", slots=3)
+    yield engine
     engine.close()
+
+
+@pytest.fixture(scope="package")
+def server(engine):
+    """The page as a user starts it, with one shared voice."""
+    voice = engine.voice(speechlike(3.0), WORDS)
+    with serving(engine, voices={"Narrator": SavedVoice("Narrator", "Narrator", voice, shared=True)}) as server:
+        yield server
 
 
 @pytest.fixture(scope="package")
@@ -65,16 +92,37 @@ def clip(tmp_path_factory):
     return path
 
 
+@pytest.fixture(scope="package")
+def long_clip(tmp_path_factory):
+    """18 s of three speakers' sentences with pauses, as a recording that nobody has cut."""
+    folder = Path(__file__).resolve().parent.parent / "audio"
+    parts = [soundfile.read(folder / f"speech_{i}.opus", dtype="float32") for i in range(3)]
+    rate = parts[0][1]
+    pause = np.zeros(rate * 3 // 5, np.float32)
+    path = tmp_path_factory.mktemp("clips") / "我的 声音（最终版）#1.wav"
+    soundfile.write(path, np.concatenate([x for samples, _ in parts for x in (samples, pause)]), rate)
+    return path
+
+
+def icon(message) -> bool:
+    """Gradio asks for its icon at the host's root, which another site may own."""
+    return "favicon.ico" in message.location.get("url", "")
+
+
 @pytest.fixture
 def open_page(browser, server):
     """Open the page; fails the test when the browser's console had an error."""
     contexts, errors = [], []
 
-    def open(width=1280, height=900, locale="en-US"):
-        context = browser.new_context(viewport={"width": width, "height": height}, locale=locale, accept_downloads=True)
+    def open(url="", width=1280, height=900, locale="en-US", script="", **options):
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, locale=locale, accept_downloads=True, **options
+        )
         page = context.new_page()
         page.on("pageerror", lambda e: errors.append(str(e)))
-        page.goto(server[0])
+        page.on("console", lambda m: errors.append(f"{m.text} {m.location}") if m.type == "error" and not icon(m) else None)
+        page.add_init_script(script or "0")
+        page.goto(url or server.url)
         page.wait_for_selector("#generate", timeout=30_000)
         contexts.append(context)
         return page

@@ -1,158 +1,347 @@
-"""The page in headless Chromium: upload, generate, hear, stop, download, and what it says when something is wrong."""
+"""Cloning in headless Chromium: upload, generate, hear, stop, download, every mode, and what the page says when it cannot."""
 
 import io
+import json
 import re
-import time
-from pathlib import Path
+import zipfile
 
 import numpy as np
 import pytest
 import soundfile
 
-from tests.test_engine import WORDS
+from cosy_engine import Request
+from tests.test_engine import WORDS, speechlike
+from tests.ui.steps import (
+    LONG,
+    TEXT,
+    choose,
+    fill,
+    generate,
+    idle,
+    metric,
+    player,
+    result_wav,
+    save,
+    takes,
+    upload,
+    wav,
+)
 
 pytestmark = pytest.mark.browser
-TEXT = "Hello there, this is a test."
 
 
-def fill(page, clip, text=TEXT, transcript=WORDS, seed="5"):
-    if clip is not None:
-        page.locator("#reference input[type=file]").set_input_files(str(clip))
-        page.wait_for_selector(
-            "#reference .waveform-container, #reference audio, #reference canvas", timeout=20_000, state="attached"
-        )
-    page.locator("#transcript textarea").fill(transcript)
-    page.locator("#text textarea").fill(text)
-    page.locator("#seed input, #seed textarea").first.fill(seed)
-
-
-def wait_done(page):
-    page.wait_for_function("document.querySelector('#numbers').innerText.includes('RTF')", timeout=60_000)
-
-
-def download(page) -> tuple[np.ndarray, int]:
-    with page.expect_download(timeout=20_000) as info:
-        page.locator("#result [aria-label='Download'], #result a[download]").first.click()
-    data = Path(info.value.path()).read_bytes()
-    return soundfile.read(io.BytesIO(data), dtype="int16")
+def status(page, words, timeout=30_000):
+    page.wait_for_function(f"document.querySelector('#status').innerText.includes({json.dumps(words)})", timeout=timeout)
 
 
 def test_upload_generate_hear_and_download_exactly_what_was_streamed(open_page, clip):
     page = open_page()
     fill(page, clip)
-    page.locator("#generate").click()
-    wait_done(page)
-    page.wait_for_function("window.cosyPlayer.stats.state === 'done'", timeout=60_000)
-    stats = page.evaluate("window.cosyPlayer.stats")
-    samples, rate = download(page)
-    assert rate == 24000 and samples.any()
+    generate(page)
+    stats = player(page)
+    samples = result_wav(page)
+    assert samples.any()
     assert stats["samples"] == stats["received"] == len(samples)
-    assert stats["firstSoundMs"] is not None and stats["underruns"] == 0
-    words = page.locator("#numbers").inner_text()
-    assert "first audio" in words and "seed 5" in words and "compute / audio" in words
+    assert stats["state"] == "done" and stats["firstSoundMs"] is not None and stats["underruns"] == 0
+    assert metric(page, "first_browser") == f"{stats['firstSoundMs']} ms"
+    assert metric(page, "seed") == "5" and metric(page, "rows") == "1" and "eager" in metric(page, "run")
+    assert "compute / audio" in page.locator("#metrics").inner_text()
+    # the downloads: exact ones hold the same samples, and every one says that it is synthetic
+    for kind in ("wav", "flac", "mp3", "opus"):
+        data = save(page, page.locator(f"#result-card a[data-kind={kind}]").click)
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            assert "ynthetic" in file.comment + file.title, kind
+            assert "seed 5" in file.comment
+        if kind in ("wav", "flac"):
+            np.testing.assert_array_equal(wav(data)[0], samples)
+    subtitles = save(page, page.locator("#result-card a[data-kind=srt]").click).decode()
+    assert subtitles.startswith("1\n00:00:00,000 --> ") and TEXT in subtitles
 
 
-def test_whole_audio_equals_for_the_same_seed(open_page, clip):
+def test_whole_audio_equals_for_the_same_seed_and_speed_acts_on_it(open_page, clip, server):
     page = open_page()
+    assert page.locator("#speed input[type=range]").is_disabled()
     fill(page, clip)
     page.locator("#stream input").uncheck()
-    takes = []
-    for _ in range(2):
-        page.locator("#generate").click()
-        page.wait_for_function("document.querySelector('#status').innerText.includes('Speaking')", timeout=20_000)
-        page.wait_for_function("!document.querySelector('#status').innerText.trim()", timeout=60_000)
-        takes.append(download(page)[0])
-    np.testing.assert_array_equal(*takes)
+    page.wait_for_function("!document.querySelector('#speed input[type=range]').disabled")
+    generate(page)
+    first = result_wav(page)
+    generate(page)
+    second = result_wav(page)
+    np.testing.assert_array_equal(first, second)
     assert page.evaluate("window.cosyPlayer.stats.samples") == 0
+    page.locator("#speed input[type=number]").fill("2")
+    page.locator("#speed input[type=number]").press("Tab")
+    generate(page)
+    assert metric(page, "audio") != "" and len(result_wav(page)) == pytest.approx(len(first) / 2, rel=0.05)
 
 
 def test_stop_ends_the_work_at_once_and_the_next_job_runs(open_page, clip, server):
-    _, engine, _ = server
     page = open_page()
-    fill(page, clip, text="This is one sentence of many, and it goes on for a while before it ends. " * 40)
+    fill(page, clip, text=LONG)
     page.locator("#generate").click()
     page.wait_for_function("window.cosyPlayer.stats.state === 'playing'", timeout=60_000)
+    status(page, "part")
     page.keyboard.press("Escape")
-    page.wait_for_function("document.querySelector('#status').innerText.includes('Stopped')", timeout=3_000)
-    for _ in range(30):
-        if engine.worker.load() == (0, 0):
-            break
-        page.wait_for_timeout(100)
-    assert engine.worker.load() == (0, 0)
+    status(page, "Stopped", 1_000)
+    assert idle(server.engine, page, 1.0)
     assert page.evaluate("window.cosyPlayer.stats.state") == "stopped"
+    takes(page, 1)  # what was made is kept
     page.locator("#text textarea").fill(TEXT)
-    page.locator("#generate").click()
-    wait_done(page)
-
-
-def test_a_closed_tab_stops_its_work(open_page, clip, server):
-    _, engine, _ = server
-    page = open_page()
-    fill(page, clip, text="This is one sentence of many, and it goes on for a while before it ends. " * 40)
+    page.keyboard.press("Control+Enter")
+    takes(page, 2)
+    # pressed twice: the second replaces the first
+    page.locator("#text textarea").fill(LONG)
     page.locator("#generate").click()
     page.wait_for_function("window.cosyPlayer.stats.state === 'playing'", timeout=60_000)
+    page.locator("#text textarea").fill("Another text.")
+    page.locator("#generate").click()
+    takes(page, 3)
+    assert "Another text." in page.locator("ol.takes li").first.inner_text() and idle(server.engine, page)
+
+
+def test_an_aborted_fetch_and_a_closed_tab_stop_the_engine(open_page, clip, server):
+    page = open_page()
+    fill(page, clip, text=LONG)
+    page.locator("#generate").click()
+    page.wait_for_function("window.cosyPlayer.stats.state === 'playing'", timeout=60_000)
+    page.evaluate("window.cosyPlayer.abort.abort()")
+    assert idle(server.engine, page, 1.5)
+    status(page, "Stopped")
+    page.locator("#generate").click()
+    page.wait_for_function("window.cosyPlayer.stats.state === 'playing'", timeout=60_000)
+    other = open_page()
     page.close()
-
-    deadline = time.monotonic() + 5
-    while engine.worker.load() != (0, 0) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert engine.worker.load() == (0, 0)
+    assert idle(server.engine, other, 3.0)
 
 
-@pytest.mark.parametrize(
-    "text,transcript,with_clip,says",
-    [
-        ("", WORDS, True, "text is empty"),
-        ("…!?", WORDS, True, "words"),
-        (TEXT, "", True, "words spoken"),
-        (TEXT, WORDS, False, "reference clip"),
-    ],
-)
-def test_a_mistake_is_explained_in_the_page(open_page, clip, text, transcript, with_clip, says):
+def test_every_mode_speaks_and_shows_only_what_it_asks_for(open_page, clip, server):
     page = open_page()
-    fill(page, clip if with_clip else None, text, transcript)
+    upload(page, clip)
+    boxes = ("reference", "transcript", "text", "instruction", "source", "voice")
+    asks = {
+        "zero_shot": {"reference", "transcript", "text"},
+        "cross_lingual": {"reference", "text"},
+        "instruct": {"reference", "text", "instruction"},
+        "saved_voice": {"voice", "text", "instruction"},
+        "voice_conversion": {"reference", "source"},
+    }
+    for number, (mode, shown) in enumerate(asks.items(), 1):
+        choose(page, mode)
+        assert {name for name in boxes if page.locator(f"#{name}").is_visible()} == shown, mode
+        for name, words in (("transcript", WORDS), ("text", "Hi there."), ("instruction", "speak softly")):
+            if name in shown and mode != "saved_voice":
+                page.locator(f"#{name} :is(textarea, input)").first.fill(words)
+        if "source" in shown:
+            upload(page, clip, "source")
+        if "voice" in shown:
+            page.locator("#voice input").click()
+            page.get_by_role("option", name=re.compile("Narrator")).click()
+        generate(page)
+        assert page.locator("ol.takes li").count() == number
+        assert server.sessions.find_take(page.locator("ol.takes li").first.get_attribute("data-take")).request.mode == mode
+    assert page.locator("#result-card .sentences").count() == 0  # a conversion has no text
+
+
+def test_every_mistake_is_explained_in_the_page(open_page, clip):
+    page = open_page()
+    for text, transcript, with_clip, seed, says in (
+        (TEXT, WORDS, False, "", "reference clip"),
+        ("", WORDS, True, "", "text is empty"),
+        ("…!?", WORDS, True, "", "only punctuation"),
+        (TEXT, "", True, "", "words spoken in the reference"),
+        (TEXT, WORDS, True, "99999999999"[:10], "out of range"),
+        (TEXT, WORDS, True, "abc", "whole number"),
+    ):
+        fill(page, None, text, transcript, seed)
+        if with_clip and not page.locator("#clip-facts .facts").count():
+            upload(page, clip)
+        page.locator("#generate").click()
+        page.get_by_text(re.compile(says)).last.wait_for(timeout=15_000)
+    for mode, says in (("instruct", "needs an instruction"), ("voice_conversion", "needs a source"), ("saved_voice", "choose a saved voice")):
+        choose(page, mode)
+        page.locator("#generate").click()
+        page.get_by_text(re.compile(says)).last.wait_for(timeout=15_000)
+    assert page.locator("#precision input[value=fp16]").is_disabled() and page.locator("#tier input[value=graph]").is_disabled()
+    assert "CUDA GPU" in page.locator("#cannot").inner_text()
+
+
+def test_a_file_that_cannot_be_used_is_explained_on_its_card(open_page, tmp_path):
+    page = open_page()
+    (tmp_path / "notes.wav").write_text("these are only words, not sound " * 20)
+    soundfile.write(tmp_path / "silent.wav", np.zeros(48000), 24000)
+    soundfile.write(tmp_path / "short.wav", speechlike(0.2)[1], 24000)
+    for name, says in (("notes", "is a text file"), ("silent", "silent"), ("short", "at least 0.5 s")):
+        page.locator("#reference input[type=file]").set_input_files(str(tmp_path / f"{name}.wav"))
+        page.get_by_text(re.compile(says)).first.wait_for(timeout=15_000)
+        page.locator("#reference [aria-label=Clear]").click()
+        page.get_by_text("What was heard will be shown here").wait_for(timeout=10_000)
+
+
+def test_an_internal_error_is_owned_without_its_secrets(open_page, clip, server, monkeypatch):
+    def broken(request):
+        raise RuntimeError("secret detail")
+
+    page = open_page()
+    fill(page, clip)
+    with monkeypatch.context() as patch:
+        patch.setattr(server.engine, "speak", broken)
+        page.locator("#generate").click()
+        page.get_by_text("something failed inside the program").first.wait_for(timeout=15_000)
+    assert "secret detail" not in page.content()
+    generate(page)
+
+
+def test_a_long_clip_gets_a_window_that_moves_and_the_transcript_follows(open_page, long_clip, server):
+    page = open_page()
+    page.locator("#transcript textarea").fill("He hoped there would be stew for dinner.")
+    upload(page, long_clip)
+    facts, lit = page.locator("#clip-facts"), page.locator(".clip")
+    before = [float(lit.get_attribute(f"data-{end}")) for end in ("start", "end")]
+    assert 3 <= before[1] - before[0] <= 10
+    assert f"{before[0]:.1f}–{before[1]:.1f} s of the clip" in page.locator("#transcript-note").inner_text()
+    length = facts.locator("dd").first.inner_text()
+    handle = page.locator(".handle.left")
+    handle.focus()
+    page.keyboard.press("PageUp")
+    page.wait_for_function(f"document.querySelector('#clip-facts dd').innerText !== {length!r}", timeout=10_000)
+    after = [float(lit.get_attribute(f"data-{end}")) for end in ("start", "end")]
+    assert after == [pytest.approx(before[0] + 1, abs=0.01), before[1]]
+    assert handle.get_attribute("aria-valuenow") == f"{after[0]:.2f}"
+    box = page.locator(".clip-wave").bounding_box()  # and by the pointer: all of it, to the very beginning
+    middle = box["x"] + box["width"] * (after[0] + after[1]) / 2 / float(lit.get_attribute("data-seconds"))
+    page.mouse.move(middle, box["y"] + 30)
+    page.mouse.down()
+    page.mouse.move(box["x"] - 50, box["y"] + 30, steps=4)
+    page.mouse.up()
+    page.wait_for_function("document.querySelector('#transcript-note').innerText.includes('Only 0.0')", timeout=10_000)
+    page.locator("#text textarea").fill(TEXT)
+    generate(page)
+    take = server.sessions.find_take(page.locator("ol.takes li").first.get_attribute("data-take"))
+    assert take.request.reference.seconds == pytest.approx(after[1] - after[0], abs=0.02)
+    # a transcript that cannot be what was said
+    page.locator("#transcript textarea").fill("word " * 200)
+    page.locator("#transcript textarea").press("Tab")
+    page.get_by_text("does not seem to belong").first.wait_for(timeout=10_000)
+
+
+def test_long_text_is_previewed_marks_are_offered_and_unknown_ones_hinted(open_page):
+    page = open_page()
+    page.locator("#text textarea").fill("Say it ")
+    page.locator("#marks [data-before='[laughter]']").click()
+    page.locator("#text textarea").press("End")
+    page.locator("#text textarea").press_sequentially(" now. <break> " + LONG[:300])
+    assert "Say it [laughter] now." in page.locator("#text textarea").input_value()
+    page.get_by_text("spoken one after another").wait_for(timeout=10_000)
+    page.locator("#parts summary").click()
+    assert page.locator("#parts li").count() >= 2
+    assert "no such tag" in page.locator("#parts").inner_text()
+    page.locator("#text textarea").fill("word")
+    page.locator("#text textarea").select_text()
+    page.locator("#marks [data-before='<strong>']").click()
+    assert page.locator("#text textarea").input_value() == "<strong>word</strong>"
+
+
+def test_a_sentence_is_redone_settings_are_copied_back_and_all_is_zipped(open_page, clip, server):
+    page = open_page()
+    fill(page, clip, text="The first sentence is here and it is long enough to stand alone, as they say, in one part of the text. " * 3)
+    generate(page)
+    take_id = page.locator("ol.takes li").first.get_attribute("data-take")
+    first = server.sessions.find_take(take_id)
+    assert len(first.segments) >= 2
+    page.locator("#result-card [data-act=redo]").nth(1).click()
+    takes(page, 2)
+    second = server.sessions.find_take(page.locator("ol.takes li").first.get_attribute("data-take"))
+    old, new = first.segments[1], second.segments[1]
+    begin, end = round(old["start_s"] * 24000), round(old["end_s"] * 24000)
+    np.testing.assert_array_equal(second.samples[:begin], first.samples[:begin])
+    np.testing.assert_array_equal(second.samples[round(new["end_s"] * 24000) :], first.samples[end:])
+    assert not np.array_equal(second.samples[begin : begin + 9600], first.samples[begin : begin + 9600])
+    page.locator("#text textarea").fill("Something else.")
+    choose(page, "cross_lingual")
+    page.locator("ol.takes li").nth(1).locator("[data-act=copy]").click()
+    status(page, "Settings of take 1")
+    assert page.locator("#text textarea").input_value() == first.request.text
+    assert page.locator("#mode input[value=zero_shot]").is_checked() and page.locator("#lock input").is_checked()
+    assert page.locator("#seed :is(input, textarea)").first.input_value() == "5"
+    archive = zipfile.ZipFile(io.BytesIO(save(page, page.locator("#zip").click)))
+    names = archive.namelist()
+    assert len([n for n in names if n.endswith(".wav")]) == 2 and len([n for n in names if n.endswith(".srt")]) == 2
+    np.testing.assert_array_equal(wav(archive.read(next(n for n in names if n.startswith("take-1") and n.endswith("wav"))))[0], first.samples)
+
+
+def test_seeds_are_drawn_kept_and_shown(open_page, clip):
+    page = open_page()
+    box, lock = page.locator("#seed :is(input, textarea)").first, page.locator("#lock input")
+    page.locator("#dice").click()
+    page.wait_for_function("document.querySelector('#seed input, #seed textarea').value !== ''")
+    assert lock.is_checked()
+    page.locator("#lock input").uncheck()
+    upload(page, clip)
+    page.locator("#transcript textarea").fill(WORDS)
+    page.locator("#text textarea").fill("Hi.")
+    drawn = set()
+    for _ in range(2):
+        generate(page)
+        drawn.add(box.input_value())
+        assert box.input_value() == metric(page, "seed")
+    assert len(drawn) == 2 and not lock.is_checked()
+    box.fill("7")
+    page.wait_for_function("document.querySelector('#lock input').checked")
+
+
+def test_a_voice_is_saved_used_exported_and_imported_and_stays_private(open_page, clip, tmp_path, server):
+    page = open_page()
+    fill(page, clip)
+    page.get_by_role("tab", name="Voices").click()
+    assert "Narrator" in page.locator("#voices").inner_text()
+    page.locator("#voice-save").click()
+    page.get_by_text("Give the voice a name first").wait_for(timeout=10_000)
+    page.locator("#voice-name :is(input, textarea)").first.fill("爷爷 <b>")
+    page.locator("#voice-save").click()
+    page.get_by_text("is saved; choose it under Saved voice").wait_for(timeout=20_000)
+    assert page.locator("#voices li").count() == 2 and "爷爷 <b>" in page.locator("#voices").inner_text()
+    data = save(page, page.locator("#voices li").first.locator("a").click)
+    page.locator("#voices [data-act=use-voice]").first.click()
+    page.wait_for_selector("#voice input", timeout=10_000)
+    page.locator("#text textarea").fill("Hi.")
+    generate(page)
+    other = open_page()
+    other.get_by_role("tab", name="Voices").click()
+    assert other.locator("#voices li").count() == 1
+    (tmp_path / "grandpa.safetensors").write_bytes(data)
+    (tmp_path / "broken.safetensors").write_bytes(b"nothing")
+    other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(str(tmp_path / "grandpa.safetensors"))
+    other.wait_for_function("document.querySelectorAll('#voices li').length === 2", timeout=10_000)
+    other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(str(tmp_path / "broken.safetensors"))
+    other.get_by_text("is not a usable voice file").wait_for(timeout=10_000)
+    other.locator("#voices [data-act=delete-voice]").first.click()
+    other.wait_for_function("document.querySelectorAll('#voices li').length === 1", timeout=10_000)
+
+
+def test_two_users_at_once_each_get_their_own(open_page, clip, server):
+    pages = [open_page(), open_page()]
+    for seed, page in zip("12", pages, strict=True):
+        fill(page, clip, seed=seed)
+    for page in pages:
+        page.locator("#generate").click()
+    for seed, page in zip("12", pages, strict=True):
+        takes(page, 1)
+        assert metric(page, "seed") == seed
+        alone = server.engine.speak_all(
+            Request(text=TEXT, reference=str(clip), transcript=WORDS, seed=int(seed), stream=True)
+        )
+        assert len(result_wav(page)) == len(alone.samples) == player(page)["samples"]
+
+
+def test_a_full_house_shows_the_place_in_the_queue(open_page, clip, server):
+    page = open_page()
+    fill(page, clip)
+    busy = [server.engine.speak(Request(text=LONG, reference=str(clip), transcript=WORDS, seed=i)) for i in range(3)]
     page.locator("#generate").click()
-    page.get_by_text(re.compile(says)).first.wait_for(timeout=15_000)
-
-
-def test_a_file_that_is_no_audio_is_explained(open_page, tmp_path):
-    page = open_page()
-    fake = tmp_path / "notes.wav"
-    fake.write_text("these are only words, not sound " * 20)
-    page.locator("#reference input[type=file]").set_input_files(str(fake))
-    page.wait_for_timeout(1500)
-    fill(page, None)
-    page.locator("#generate").click()
-    page.get_by_text("is a text file, not audio").first.wait_for(timeout=15_000)
-
-
-def test_a_mode_shows_only_what_it_asks_for(open_page):
-    page = open_page()
-    for label, shown in (("Clone without transcript", {"reference", "text"}), ("Speak as instructed", {"reference", "text", "instruction"}),
-                         ("Convert a recording", {"reference", "source"})):  # fmt: skip
-        page.locator("#mode input").click()
-        page.get_by_role("option", name=label).click()
-        page.wait_for_timeout(700)
-        visible = {
-            n
-            for n in ("reference", "transcript", "text", "instruction", "source")
-            if page.locator(f"#{n}").is_visible()
-        }
-        assert visible == shown
-
-
-def test_the_page_speaks_chinese_and_fits_a_phone(open_page):
-    page = open_page(width=390, height=844, locale="zh-CN")
-    assert page.get_by_text("要合成的文本").first.is_visible()
-    overflow = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-    assert overflow <= 0
-
-
-def test_a_sound_id_works_once_and_only_if_it_exists(server):
-    import urllib.error
-    import urllib.request
-
-    for path in ("pcm/none", "pcm/../etc/passwd", "pcm/"):
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(server[0] + path)
-        assert refused.value.code in (403, 404)
+    status(page, "place 1 in the queue")
+    page.locator("#stop").click()
+    status(page, "Stopped", 1_500)
+    for speech in busy:
+        speech.close()
+    assert idle(server.engine, page)

@@ -1,0 +1,101 @@
+"""`POST v1/audio/speech` as OpenAI's clients call it: a text in a saved voice, through the same engine queue as the page."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+from fastapi import Request as HttpRequest
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from cosy_engine import CosyError, Engine, Request
+from cosy_engine.errors import Busy, UserError
+from cosy_ui.audio_files import KINDS, encode, kinds_here
+from cosy_ui.jobs import Job, JobTable
+from cosy_ui.sessions import Sessions
+
+
+class SpeechRequest(BaseModel):
+    """Body of the call. voice: a shared voice's name, or the API id of a voice saved in an open page. pcm comes as it is made:
+    int16, little-endian, mono, at the rate in the header X-Rate-Hz. Unknown fields are ignored, as clients send many."""
+
+    model_config = ConfigDict(extra="ignore")
+    input: str
+    voice: str
+    model: str = ""
+    response_format: str = "mp3"
+    speed: float = Field(1.0, ge=0.25, le=4.0)
+    instructions: str = ""
+    seed: int | None = None
+
+
+def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessions) -> None:
+    """Put the route in front of Gradio's own, which would answer every path."""
+
+    async def speech(body: SpeechRequest, http: HttpRequest):
+        kinds = (*kinds_here(), "pcm")
+        if body.response_format not in kinds:
+            return _refusal(400, "setting_invalid", f"response_format must be one of {', '.join(kinds)}")
+        found = sessions.find_voice(body.voice)
+        if found is None:
+            names = ", ".join(sessions.shared) or "none is shared: start with --voices FOLDER"
+            return _refusal(404, "voice_unknown", f"no voice is called {body.voice!r} ({names})")
+        streamed = body.response_format == "pcm"
+        asked = Request(
+            mode="saved_voice", text=body.input, reference=found.voice, instruction=body.instructions, seed=body.seed,
+            speed=body.speed, stream=streamed, client="api",
+        )  # fmt: skip
+        job = jobs.start(engine, asked, f"api:{id(http)}")
+        try:
+            await _until(http, job, first=streamed)
+            if not job.chunks and job.error is not None:
+                return _failed(job.error)
+            if streamed:
+                headers = {"X-Rate-Hz": str(job.rate_hz), "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+                return StreamingResponse(_finishing(jobs, job), media_type="audio/pcm", headers=headers)
+            if job.error is not None:
+                return _failed(job.error)
+            note = f"model {engine.name}, seed {job.report.seed}"
+            data = await asyncio.to_thread(encode, job.samples(), job.rate_hz, body.response_format, note)
+            return Response(data, media_type=KINDS[body.response_format][2])
+        finally:
+            if not streamed or (job.done and not job.chunks):
+                job.cancel()
+                jobs.finish(job)
+
+    app.add_api_route("/v1/audio/speech", speech, methods=["POST"], response_model=None)
+    app.router.routes.insert(0, app.router.routes.pop())
+
+
+async def _until(http: HttpRequest, job: Job, first: bool) -> None:
+    """Wait for the end, or for the first sound; a caller who has gone ends the work."""
+    while not (job.done or (first and job.chunks)):
+        await asyncio.to_thread(job.wait, len(job.chunks), 0.25)
+        if await http.is_disconnected():
+            job.cancel()
+
+
+async def _finishing(jobs: JobTable, job: Job) -> AsyncIterator[bytes]:
+    try:
+        async for data in job.pcm():
+            yield data
+    finally:
+        job.cancel()
+        jobs.finish(job)
+
+
+def _failed(error: Exception) -> JSONResponse:
+    if not isinstance(error, CosyError):
+        return _refusal(500, "internal", "something failed inside the program: the cause is in its log")
+    status = 400 if isinstance(error, UserError) else 503 if isinstance(error, Busy) else 500
+    return _refusal(status, error.code, str(error))
+
+
+def _refusal(status: int, code: str, message: str) -> JSONResponse:
+    """OpenAI's shape of an error."""
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status_code=status)
+
+

@@ -1,0 +1,82 @@
+"""What several tests do in the page."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from tests.test_engine import WORDS
+
+TEXT = "Hello there, this is a test."
+LONG = "This is one sentence of many, and it goes on for a while before it ends. " * 40
+
+
+def upload(page, clip, box="reference"):
+    page.locator(f"#{box} input[type=file]").set_input_files(str(clip))
+    page.wait_for_selector(f"#{box} audio", timeout=20_000, state="attached")
+    if box == "reference":
+        page.wait_for_selector("#clip-facts .facts, #clip-facts .note.bad", timeout=20_000)
+
+
+def fill(page, clip=None, text=TEXT, transcript=WORDS, seed="5"):
+    if clip is not None:
+        upload(page, clip)
+    page.locator("#transcript textarea").fill(transcript)
+    page.locator("#text textarea").fill(text)
+    page.locator("#seed input, #seed textarea").first.fill(seed)
+
+
+def choose(page, mode):
+    """Click a mode by its id."""
+    page.locator(f"#mode input[value={mode}]").click()
+    page.wait_for_timeout(400)
+
+
+def generate(page):
+    """Press Generate and wait for the take that comes of it; its number."""
+    before = page.locator("ol.takes:not(.voices) > li").count()
+    page.locator("#generate").click()
+    takes(page, before + 1)
+    return before + 1
+
+
+def takes(page, count):
+    page.wait_for_function(
+        f"document.querySelectorAll('ol.takes:not(.voices) > li').length === {count}", timeout=30_000
+    )
+
+
+def metric(page, name):
+    return page.locator(f"[data-metric={name}] dd").inner_text()
+
+
+def save(page, click) -> bytes:
+    with page.expect_download(timeout=20_000) as info:
+        click()
+    return Path(info.value.path()).read_bytes()
+
+
+def wav(data: bytes) -> tuple[np.ndarray, int]:
+    return soundfile.read(io.BytesIO(data), dtype="int16")
+
+
+def result_wav(page) -> np.ndarray:
+    """What the player's own download gives."""
+    data = save(page, lambda: page.locator("#result [aria-label='Download'], #result a[download]").first.click())
+    return wav(data)[0]
+
+
+def player(page) -> dict:
+    """The player's numbers, when it has played to the end."""
+    page.wait_for_function("['done', 'failed'].includes(window.cosyPlayer.stats.state)", timeout=30_000)
+    return page.evaluate("window.cosyPlayer.stats")
+
+
+def idle(engine, page, seconds=3.0) -> bool:
+    """Whether the engine falls idle within a time."""
+    for _ in range(int(seconds / 0.05)):
+        if engine.worker.load() == (0, 0):
+            return True
+        page.wait_for_timeout(50)
+    return False

@@ -1,0 +1,162 @@
+"""The same page for other people and places: phones, Chinese, keyboards, old browsers, proxies, shared links, no network."""
+
+import re
+
+import pytest
+
+from tests.test_engine import WORDS
+from tests.ui.conftest import serving
+from tests.ui.proxy import behind_prefix
+from tests.ui.steps import LONG, choose, fill, generate, idle, metric, player, result_wav, upload
+
+pytestmark = pytest.mark.browser
+
+
+class FakeTranscriber:
+    """Hears the same words in every clip."""
+
+    unavailable = ""
+
+    def words(self, clip):
+        return f"{clip.seconds:.1f} seconds"
+
+
+@pytest.fixture(scope="module")
+def shared_server(engine, clip, tmp_path_factory):
+    """A page as on a shared link, with Whisper, an example voice and a path prefix."""
+    folder = tmp_path_factory.mktemp("voices")
+    (folder / "anna.wav").write_bytes(clip.read_bytes())
+    (folder / "anna.txt").write_text(WORDS)
+    (folder / "no-clip.txt").write_text("left out")
+    with serving(engine, shared=True, transcriber=FakeTranscriber(), examples=folder, root_path="/voice") as server:
+        yield server
+
+
+def test_chinese_dark_phone_one_column_and_server_messages_in_chinese(open_page, long_clip):
+    page = open_page(width=390, height=844, locale="zh-CN", color_scheme="dark")
+    assert page.get_by_text("要合成的文本").first.is_visible()
+    page.locator("#generate").click()
+    page.get_by_text("缺少参考音频").first.wait_for(timeout=15_000)
+    fill(page, long_clip, text=LONG[:200] + "<break>")
+    assert "只使用音频的" in page.locator("#transcript-note").inner_text()
+    generate(page)
+    assert "不会朗读" in page.locator("#result-card").inner_text() and "首音" in page.locator("#metrics").inner_text()
+    width = page.evaluate("document.documentElement.scrollWidth")
+    widest = page.evaluate("Math.max(...[...document.querySelectorAll('.gradio-container *')].map(e => e.getBoundingClientRect().right))")
+    assert width <= 390 and widest <= 391
+    for thing in ("#generate", "#stop", "#result-card a[data-kind=wav]", "ol.takes [data-act=copy]"):
+        assert page.locator(thing).first.bounding_box()["height"] >= 44, thing
+    assert page.locator("#generate").bounding_box()["y"] < 844  # in reach wherever the page is scrolled
+    left, right = page.locator("#reference").bounding_box(), page.locator("#result").bounding_box()
+    assert abs(left["x"] - right["x"]) < 4 and left["width"] == pytest.approx(right["width"], abs=4)
+    page.get_by_role("tab").nth(1).click()
+    assert page.get_by_text("不含录音").first.is_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_page_asks_nothing_of_the_network_and_needs_no_mouse(browser, server):
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    asked, page = [], context.new_page()
+    page.on("request", lambda r: asked.append(r.url))
+    page.goto(server.url)
+    page.wait_for_selector("#generate")
+    page.get_by_text("untrained").first.wait_for()
+    outside = [url for url in asked if not re.match(r"(http|ws)://127\.0\.0\.1[:/]|data:|blob:", url)]
+    assert asked and not outside
+    reached, rings = set(), True
+    page.locator("body").click(position={"x": 2, "y": 2})
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        here = page.evaluate(
+            "(() => {const e = document.activeElement, s = getComputedStyle(e), b = e.closest('[id]');"
+            "return [b?.id.replace(/^component.*/, ''), s.outlineStyle !== 'none' || s.boxShadow !== 'none']})()"
+        )
+        reached.add(here[0])
+        rings &= here[1] or not here[0]
+    assert {"mode", "reference", "transcript", "text", "generate", "stop", "stream", "precision", "dice", "lock"} <= reached
+    assert rings
+    nameless = page.evaluate(
+        "[...document.querySelectorAll('button, a, input, textarea, [role=slider]')].filter(e => e.offsetParent && !("
+        "e.textContent.trim() || e.ariaLabel || e.title || e.labels?.length || e.closest('label'))).map(e => e.outerHTML.slice(0, 200))"
+    )
+    assert not nameless
+    assert page.locator("#status [role=status]").count() == 1
+    # the result is above the fold on a desk
+    assert page.locator("#result-card").bounding_box()["y"] < 700
+    context.close()
+
+
+@pytest.mark.parametrize("script,kind", [("delete window.AudioWorkletNode", "buffers"), ("delete window.ReadableStream", "none")])
+def test_a_browser_without_worklets_plays_too(open_page, clip, script, kind):
+    page = open_page(script=script)
+    assert page.evaluate("window.cosyPlayer.kind()") == kind
+    fill(page, clip)
+    generate(page)
+    samples = result_wav(page)
+    if kind == "buffers":
+        stats = player(page)
+        assert stats["samples"] == stats["received"] == len(samples) and stats["underruns"] == 0
+        assert stats["firstSoundMs"] > 0 and metric(page, "first_browser").endswith("ms")
+    else:  # the page's own audio component plays the whole
+        assert metric(page, "first_browser") == "not streamed"
+        assert page.evaluate("window.cosyPlayer.stats.state") == "waiting" and samples.any()
+
+
+def test_behind_a_path_prefix_with_consent_examples_and_transcription(open_page, shared_server):
+    with behind_prefix(shared_server.url, "/voice") as url:
+        page = open_page(url)
+        page.locator("#examples").get_by_text("anna").first.click()
+        page.wait_for_function("document.querySelector('#transcript textarea').value !== ''", timeout=15_000)
+        page.wait_for_selector("#clip-facts .facts", timeout=15_000)
+        assert page.locator("#transcript textarea").input_value() == WORDS
+        page.locator("#transcribe").click()
+        page.wait_for_function("document.querySelector('#transcript textarea').value === '4.0 seconds'", timeout=15_000)
+        page.locator("#text textarea").fill(LONG[:100])
+        page.locator("#generate").click()
+        page.get_by_text("tick the box above Generate").first.wait_for(timeout=15_000)
+        assert shared_server.engine.worker.load() == (0, 0)
+        page.locator("#consent input").check()
+        generate(page)
+        stats = player(page)
+        assert stats["samples"] == len(result_wav(page)) and stats["underruns"] == 0
+        href = page.locator("#result-card a[data-kind=wav]").evaluate("a => a.href")
+        assert href.startswith(url + "/take/") or href.startswith(url + "take/")
+        with page.expect_download() as info:
+            page.locator("#result-card a[data-kind=wav]").click()
+        assert info.value.suggested_filename.endswith(".wav")
+
+
+def test_transcription_that_is_off_says_why(open_page):
+    page = open_page()
+    assert page.locator("#transcribe").is_disabled()
+    page.get_by_text("start with --whisper").wait_for(timeout=10_000)
+    choose(page, "cross_lingual")
+    assert not page.locator("#transcribe").is_visible()
+
+
+def test_the_microphone_gives_a_reference(open_page, server):
+    page = open_page()
+    page.context.grant_permissions(["microphone"])
+    page.locator("#reference [aria-label='Record audio']").click()
+    page.locator("#reference .record-button").first.click()
+    page.wait_for_timeout(1500)
+    page.locator("#reference .stop-button").first.click()
+    page.wait_for_selector("#clip-facts .facts, #clip-facts .note.bad", timeout=15_000)
+    assert idle(server.engine, page)
+
+
+def test_a_m4a_from_a_phone_is_heard(open_page, clip, tmp_path):
+    import av
+    import soundfile
+
+    samples, rate = soundfile.read(clip, dtype="int16")
+    path = tmp_path / "memo.m4a"
+    with av.open(str(path), "w") as out:
+        stream = out.add_stream("aac", rate=rate)
+        frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+        frame.rate = rate
+        for packet in [*stream.encode(frame), *stream.encode(None)]:
+            out.mux(packet)
+    page = open_page()
+    upload(page, path)
+    assert "4." in page.locator("#clip-facts dd").first.inner_text()

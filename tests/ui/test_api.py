@@ -1,0 +1,163 @@
+"""The page's endpoints for programs: gradio_client, the OpenAI-style call, files by id; no browser."""
+
+import io
+import json
+import time
+import urllib.error
+import urllib.request
+
+import gradio_client
+import numpy as np
+import pytest
+import soundfile
+from gradio_client import handle_file
+
+from cosy_engine import Request
+from cosy_engine.errors import UserError
+from cosy_engine.types import to_int16
+from tests.test_engine import WORDS
+from tests.ui.conftest import serving
+from tests.ui.steps import LONG, TEXT
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return gradio_client.Client(server.url, verbose=False)
+
+
+def post(url, **body):
+    request = urllib.request.Request(
+        f"{url}v1/audio/speech", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
+    return urllib.request.urlopen(request, timeout=60)
+
+
+def refused(url, **body):
+    with pytest.raises(urllib.error.HTTPError) as error:
+        post(url, **body)
+    return error.value.code, json.loads(error.value.read())["error"]
+
+
+def quiet(engine, seconds=3.0):
+    until = time.monotonic() + seconds
+    while engine.worker.load() != (0, 0) and time.monotonic() < until:
+        time.sleep(0.02)
+    return engine.worker.load() == (0, 0)
+
+
+def test_clone_gives_a_file_and_a_report(client, clip, server):
+    audio, report = client.predict(TEXT, handle_file(str(clip)), WORDS, seed=5, api_name="/clone")
+    samples, rate = soundfile.read(audio, dtype="int16")
+    expected = server.engine.speak_all(Request(text=TEXT, reference=str(clip), transcript=WORDS, seed=5))
+    np.testing.assert_array_equal(samples, to_int16(expected.samples))
+    assert rate == 24000 and report["seed"] == 5 and report["rtf"] > 0 and report["rows"] == 1
+    audio, report = client.predict(
+        "Hi.", None, "", "saved_voice", "", None, "Narrator", 1, 1.5, "bf16", "eager", "flac", api_name="/clone"
+    )
+    assert soundfile.info(audio).format == "FLAC" and report["precision"] == "bf16" and report["mode"] == "saved_voice"
+
+
+def test_clone_refuses_with_the_engines_words(client):
+    for job, words in (
+        ({"text": TEXT, "reference": None}, "needs a reference clip"),
+        ({"text": TEXT, "reference": None, "mode": "saved_voice", "voice": "x"}, "no saved voice is called"),
+        ({"text": TEXT, "reference": None, "file_format": "exe"}, "unknown file_format"),
+    ):
+        with pytest.raises(Exception, match=words):
+            client.predict(**job, api_name="/clone")
+
+
+def test_a_batch_answers_each_request_for_itself(client, clip):
+    file = handle_file(str(clip))
+    jobs = [
+        client.submit(text, file, words, seed, api_name="/clone_batch")
+        for text, words, seed in ((TEXT, WORDS, 5), ("", WORDS, 6), ("Hi.", "", 7), ("Hi there.", WORDS, 8))
+    ]
+    answers = [job.result(timeout=60) for job in jobs]
+    assert [answer[1]["ok"] for answer in answers] == [True, False, True, True]
+    assert answers[1][0] is None and answers[1][1]["code"] == "text_empty"
+    assert [a[1]["seed"] for a in answers if a[1]["ok"]] == [5, 7, 8] and answers[2][1]["mode"] == "cross_lingual"
+    assert all(soundfile.info(a[0]).frames > 0 for a in answers if a[0])
+
+
+def test_voices_lists_the_shared_ones_and_the_docs_name_the_endpoints(client):
+    assert [v["name"] for v in client.predict(api_name="/voices")] == ["Narrator"]
+    named = client.view_api(return_format="dict")["named_endpoints"]
+    assert set(named) == {"/clone", "/clone_batch", "/voices"}
+    assert [p["parameter_name"] for p in named["/clone"]["parameters"]][:3] == ["text", "reference", "transcript"]
+
+
+def test_openai_style_speech_in_every_format(server):
+    voice = server.sessions.shared["Narrator"].voice
+    expected = to_int16(
+        server.engine.speak_all(Request(mode="saved_voice", text=TEXT, reference=voice, seed=3)).samples
+    )
+    for kind in ("wav", "flac", "mp3", "opus"):
+        answer = post(server.url, model="any", input=TEXT, voice="Narrator", response_format=kind, seed=3)
+        samples, rate = soundfile.read(io.BytesIO(answer.read()), dtype="int16")
+        if kind in ("wav", "flac"):
+            np.testing.assert_array_equal(samples, expected)
+        else:
+            assert len(samples) / rate == pytest.approx(len(expected) / 24000, abs=0.1)
+    assert answer.headers["Content-Type"] == "audio/ogg"
+
+
+def test_openai_style_pcm_comes_as_it_is_made_and_a_caller_who_leaves_stops_it(server):
+    voice = server.sessions.shared["Narrator"].voice
+    request = Request(mode="saved_voice", text=TEXT, reference=voice, seed=3, stream=True)
+    answer = post(server.url, input=TEXT, voice="Narrator", response_format="pcm", seed=3)
+    assert answer.headers["X-Rate-Hz"] == "24000"
+    data = answer.read()
+    np.testing.assert_array_equal(np.frombuffer(data, "<i2"), to_int16(server.engine.speak_all(request).samples))
+    answer = post(server.url, input=LONG, voice="Narrator", response_format="pcm")
+    assert len(answer.read(4800)) == 4800 and server.engine.worker.load() != (0, 0)
+    answer.close()
+    assert quiet(server.engine)
+
+
+def test_openai_style_mistakes(server):
+    for body, code, name in (
+        ({"input": TEXT, "voice": "nobody"}, 404, "voice_unknown"),
+        ({"input": "", "voice": "Narrator"}, 400, "text_empty"),
+        ({"input": TEXT, "voice": "Narrator", "response_format": "exe"}, 400, "setting_invalid"),
+        ({"input": TEXT, "voice": "Narrator", "response_format": "pcm", "speed": 2}, 400, "setting_invalid"),
+    ):
+        status, error = refused(server.url, **body)
+        assert (status, error["code"]) == (code, name) and error["message"]
+
+
+def test_a_shared_page_wants_consent_of_programs_too(engine, clip):
+    with serving(engine, shared=True) as server:
+        client = gradio_client.Client(server.url, verbose=False)
+        with pytest.raises(Exception, match="consent=True"):
+            client.predict("Hi.", handle_file(str(clip)), WORDS, api_name="/clone")
+        assert client.predict("Hi.", handle_file(str(clip)), WORDS, consent=True, api_name="/clone")[1]["rtf"] > 0
+
+
+def test_ids_work_once_and_only_if_they_exist(server, clip):
+    for path in ("pcm/none", "pcm/../etc/passwd", "pcm/", "take/none.wav", "take/.srt", "takes/none.zip", "voice/none.safetensors"):
+        with pytest.raises(urllib.error.HTTPError) as missing:
+            urllib.request.urlopen(server.url + path)
+        assert missing.value.code in (403, 404), path
+    job = server.jobs.start(server.engine, Request(text="Hi.", reference=str(clip), transcript=WORDS, seed=1, stream=True), "me")
+    data = urllib.request.urlopen(server.url + f"pcm/{job.id}").read()
+    assert len(data) == 2 * len(job.samples()) > 0
+    with pytest.raises(urllib.error.HTTPError):
+        urllib.request.urlopen(server.url + f"pcm/{job.id}")
+
+
+def test_a_listener_who_goes_stops_the_engine(server, clip):
+    job = server.jobs.start(server.engine, Request(text=LONG, reference=str(clip), transcript=WORDS, stream=True), "me")
+    answer = urllib.request.urlopen(server.url + f"pcm/{job.id}")
+    answer.read(1000)
+    answer.close()
+    assert quiet(server.engine, 2.0)
+    assert not isinstance(job.error, UserError)
+
+
+def test_a_take_can_be_fetched_in_parts(server):
+    take = server.sessions.keep("someone", np.arange(4000, dtype=np.int16), 24000, {}, Request(text="x"), None, 1)
+    whole = urllib.request.urlopen(server.url + f"take/{take.id}.wav").read()
+    request = urllib.request.Request(server.url + f"take/{take.id}.wav", headers={"Range": "bytes=100-199"})
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 206 and answer.read() == whole[100:200]

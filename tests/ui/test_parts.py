@@ -1,0 +1,154 @@
+"""What the page is made of, without a browser: words, messages, files, sessions, windows."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cosy_engine import Request, errors
+from cosy_engine.audio.clip_report import WORDS as VERDICTS
+from cosy_engine.audio.clip_report import transcript_note
+from cosy_engine.audio.voice import save_voice
+from cosy_engine.settings.engine_config import TIERS
+from cosy_engine.settings.modes import MODES
+from cosy_engine.text.tokenizer import special_tokens
+from cosy_engine.types import Clip
+from cosy_ui import cards
+from cosy_ui.audio_files import safe_name, srt
+from cosy_ui.clips import read_window, write_window
+from cosy_ui.jobs import JobTable
+from cosy_ui.messages import CODES, INTERNAL, error_words, note_words
+from cosy_ui.sessions import GRACE_S, MAX_TAKES, Sessions, shared_voices
+from cosy_ui.words import WORDS, language, say
+from tests.test_engine import speechlike
+
+CHINESE = re.compile("[\u4e00-\u9fff]")
+
+
+def test_every_word_has_both_languages_with_the_same_values():
+    for key, (english, chinese) in WORDS.items():
+        assert key.isascii() and english and chinese
+        assert set(re.findall(r"{(\w+)}", english)) == set(re.findall(r"{(\w+)}", chinese)), key
+    assert {*MODES, *TIERS} | {f"v_{code}" for code in VERDICTS} <= set(WORDS)
+
+
+def test_every_used_word_exists():
+    for file in Path("cosy_ui").glob("*.py"):
+        for key in re.findall(r"""\b(?:say|words)\(["'](\w+)["']""", file.read_text(encoding="utf-8")):
+            assert key in WORDS, f"{file}: {key}"
+
+
+def test_every_error_of_the_engine_speaks_chinese():
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.CosyError)]
+    for kind in kinds:
+        assert kind.code in CODES
+        error = kind("some words", "text") if kind is errors.InputMissing else kind("some words")
+        assert CHINESE.search(error_words(error, "zh")) and error_words(error, "en") == "some words"
+    assert error_words(ValueError("secret"), "en") == INTERNAL[0] and "secret" not in error_words(ValueError("secret"), "zh")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        transcript_note("word " * 200, 2.0),
+        "the text is much shorter than the words of the reference clip, which often sounds worse: use a shorter clip, or a longer text",
+        "segment 3: the model repeated itself; spoken again with another draw",
+        "segment 3: the model repeated itself; the end was cut, listen before you use it",
+        "not spoken, because the model has no such tag in a text: <break>",
+        "the clip is 45 s long: the part from 1.2 s to 9.8 s is used as reference",
+        "only the left channel has sound; it alone is used",
+        "CUDA Graphs need a CUDA GPU; this machine runs on its CPU",
+        "no Whisper model was given: start with --whisper FOLDER",
+    ],
+)  # fmt: skip
+def test_notes_of_the_engine_speak_chinese(words):
+    assert CHINESE.search(note_words(words, "zh")) and note_words(words, "en") == words
+
+
+def test_a_reason_inside_a_message_is_translated_too():
+    error = errors.ModeUnavailable(
+        "precision fp16 is not available here: CPUs compute half precision slower than fp32; a CUDA GPU is needed"
+    )
+    assert error_words(error, "zh") == "fp16 在此不可用：CPU 的半精度比 fp32 更慢，需要 CUDA 显卡"
+    off = errors.ModeUnavailable("transcription is off: no Whisper model was given: start with --whisper FOLDER")
+    assert "--whisper" in error_words(off, "zh") and "given" not in error_words(off, "zh")
+
+
+def test_the_language_follows_the_request():
+    class Asked:
+        def __init__(self, accepts):
+            self.headers = {"accept-language": accepts} if accepts else {}
+
+    assert [language(Asked(a)) for a in ("zh-CN,zh;q=0.9", "en-US,zh;q=0.5", "de", None)] == ["zh", "en", "en", "en"]
+    assert language(None) == "en" and say("take", "zh", number=3) == "第 3 次"
+
+
+def test_what_users_write_is_never_html():
+    clip = Clip(speechlike(3.0)[1], 24000, "ab" * 32)
+    assert "<script" not in cards.waveform(clip, (0.0, 3.0), 10.0, '"><script>', "en")
+    sessions = Sessions()
+    take = sessions.keep("me", np.zeros(10, np.int16), 24000, {}, Request(text="<script>x</script>"), None, 1,
+                         ({"text": "<img src=x>", "start_s": 0.0, "end_s": 1.0},))  # fmt: skip
+    shown = cards.history([take], "z", "en") + cards.result(take, "en")
+    assert "<script" not in shown and "<img" not in shown and "&lt;script" in shown
+
+
+def test_offered_marks_are_those_of_the_model():
+    v2 = cards.marks([t for t in special_tokens("v2") if not t.startswith("<|")], "en")
+    v3 = cards.marks([t for t in special_tokens("v3") if not t.startswith("<|")], "en")
+    assert 'data-before="[laughter]"' in v2 and "[ǐ]" not in v2
+    assert 'data-before="[ǐ]"' in v3 and 'data-after="&lt;/strong&gt;"' in v3
+    assert v3.count('data-before="[laughter]"') == 1
+
+
+def test_a_window_is_kept_inside_its_clip_whatever_the_page_sends():
+    clip = Clip(np.zeros(20 * 8000, np.float32), 8000, "cd" * 32)
+    tag = "@cdcdcdcd"
+    for sent, span in (
+        ("2,8", (2, 8)), ("-5,4", (0, 4)), ("18,50", (17, 20)), ("3,19", (3, 13)), ("5,5.5", (5, 8)),
+    ):  # fmt: skip
+        assert read_window(clip, sent + tag)[0] == pytest.approx(span)
+    for nonsense in ("", None, "x", "nan,nan" + tag, "9,2" + tag, "2,8@other", "1,2,3" + tag):
+        (start, end), found = read_window(clip, nonsense)
+        assert 0 <= start < end <= 10 and not found
+    assert read_window(clip, write_window(clip, (2.5, 7.25)))[0] == (2.5, 7.25)
+
+
+def test_subtitles_and_names():
+    lines = srt([{"text": " 你好 ", "start_s": 0.0, "end_s": 3661.5}, {"text": "", "start_s": 0, "end_s": 1}])
+    assert lines == "1\n00:00:00,000 --> 01:01:01,500\n你好\n"
+    assert safe_name("../我的 声音（最终版）#1 😀.wav", "x") == "我的-声音-最终版-1-wav" and safe_name("///", "x") == "x"
+
+
+def test_takes_are_bounded_and_outlive_a_locked_phone_but_not_for_ever():
+    now = [0.0]
+    sessions = Sessions(clock=lambda: now[0])
+    for _ in range(MAX_TAKES + 5):
+        last = sessions.keep("me", np.zeros(10, np.int16), 24000, {}, Request(text="x"), None, 1)
+    assert len(sessions.takes("me")) == MAX_TAKES and sessions.takes("me")[0] is last
+    sessions.leave("me")
+    now[0] = GRACE_S - 1
+    assert sessions.find_take(last.id) is last
+    now[0] = GRACE_S + 1
+    assert len(sessions) == 0 and sessions.find_take(last.id) is None
+
+
+def test_voices_of_a_folder_are_shared_and_bad_files_are_named(engine, tmp_path):
+    save_voice(tmp_path / "Anna.safetensors", engine.voice(speechlike(3.0)), engine.voices.model_key)
+    (tmp_path / "broken.safetensors").write_bytes(b"x")
+    found, wrong = shared_voices(tmp_path, engine.voices.model_key)
+    assert list(found) == ["Anna"] and found["Anna"].shared and "broken" in wrong[0]
+    assert shared_voices(None, "") == ({}, [])
+
+
+def test_a_finished_job_is_forgotten_after_a_while(engine):
+    now = [0.0]
+    jobs = JobTable(keep_s=10.0, clock=lambda: now[0])
+    assert jobs.expected_wait_s(2) is None
+    job = jobs.start(engine, Request(text="Hi.", reference=speechlike(3.0), mode="cross_lingual"), "me")
+    assert job.wait(10**6, 30.0)
+    jobs.finish(job)
+    assert jobs.expected_wait_s(2) == pytest.approx(2 * job.report.compute_s) and len(jobs) == 1
+    now[0] = 11.0
+    assert len(jobs) == 0
