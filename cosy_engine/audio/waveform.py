@@ -22,6 +22,7 @@ DEAD_CHANNEL = 10 ** (-50 / 20)  # against the loudest channel
 CANCELLED = 0.3  # a mean that is this much weaker than its channels has lost the voice (inverted phase)
 DC_OFFSET = 0.01
 OVERSHOOT = 1.1  # lossy codecs exceed full scale by a little; that is no news
+LARGEST = 2.0**31  # floats on the scale of 32-bit integers are still sound; beyond is no number, and sums overflow
 BAD_SHARE = 0.01  # of samples that are no numbers
 LOW_RATE_HZ = 16000
 RATE_GRID_HZ = 25  # odd rates are taken as the nearest multiple: 0.1 % of pitch at most, and filters stay small
@@ -93,7 +94,7 @@ def write_wav(path: str | Path, samples: np.ndarray, rate_hz: int) -> Path:
 def _clip(decoded: Decoded, name: str, min_s: float) -> Clip:
     notes = list(decoded.notes)
     channels, rate_hz = decoded.channels, decoded.rate_hz
-    bad = ~np.isfinite(channels)
+    bad = ~(np.abs(channels) <= LARGEST)  # also where it is NaN
     if share := float(bad.mean()):
         if share > BAD_SHARE:
             raise ReferenceUnreadable(f"{name}: {share:.0%} of its samples are no numbers: export it again")

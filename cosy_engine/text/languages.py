@@ -77,9 +77,12 @@ def detect(text: str, fallback: str = "en") -> str:
 
 
 def _latin(text: str, fallback: str) -> str:
-    text = re.sub(r"\S+\.\S+", " ", text)  # addresses hold words of no language
+    text = re.sub(r"(?<!\S)\S+\.\S+", " ", text)  # addresses hold words of no language
     text = re.sub(
-        r"\S*[@/\d]\S*(?:\s?(?:[kcmμn]?[mglWVAJ]|[kMGT]?(?:b|hz)|mmhg|lbs?|ft|oz|mph|min)\b)?", " ", text, flags=re.I
+        r"(?<!\S)\S*[@/\d]\S*(?:\s?(?:[kcmμn]?[mglWVAJ]|[kMGT]?(?:b|hz)|mmhg|lbs?|ft|oz|mph|min)\b)?",
+        " ",
+        text,
+        flags=re.I,
     )
     text = "".join(c if c.isalpha() or c == "'" else " " for c in text)
     words = [word for word in re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text) if len(word) > 1 or not word.isascii()]

@@ -32,6 +32,7 @@ WFST_SAFE = re.compile(r"[\u0020-\u007e\u4e00-\u9fff，。！？；：、《》�
 CLAUSE = re.compile(r"(?:[^，,；;。！？!?、\"“”()（）\n]|(?<=\d),(?=\d))+")
 SPOKEN_MARKS = set(".,!?;:'\"-–—()…·&/，。！？；：、“”‘’（）《》〈〉「」『』【】～«»¿¡‹›„%‰€$£¥°+=’‘·・।॥؟،؛۔‐")
 WRAPPED_CHARS = {True: 25, False: 60}  # a line at least this long was broken by its editor, not by its author
+LONGEST_READ = 400  # characters the rules see at once: no sentence is longer, and some are quadratic in digits
 END_MARK = re.compile(r"[.!?。！？…:：;；,，、—~～\"”』」)）\]】]$")
 
 
@@ -169,7 +170,22 @@ _EN = _compiled(rules_en.BEFORE), _compiled(rules_en.AFTER)
 def _sentences(line: str) -> list[str]:
     """line cut behind each sentence; joined again it is the same."""
     cuts = [i + 1 for i, c in enumerate(line) if c in "。！？!?…." and ends_piece(line, i)]
-    return [line[a:b] for a, b in zip([0, *cuts], [*cuts, len(line)], strict=True) if a < b]
+    sentences = [line[a:b] for a, b in zip([0, *cuts], [*cuts, len(line)], strict=True) if a < b]
+    return [part for sentence in sentences for part in _bounded(sentence)]
+
+
+def _bounded(sentence: str) -> list[str]:
+    """sentence in parts of at most LONGEST_READ characters, cut where no number or word is, if there is such a place."""
+    parts = []
+    while len(sentence) > LONGEST_READ:
+        window = sentence[:LONGEST_READ]
+        places = (
+            list(re.finditer(kind, window)) for kind in (r"[，,；;：:、](?!\d)|(?<![\d ]) ", r"[^\W\d](?=[^\x00-\x7f])")
+        )
+        cut = next((found[-1].end() for found in places if found and found[-1].end() > LONGEST_READ // 2), LONGEST_READ)
+        parts.append(sentence[:cut])
+        sentence = sentence[cut:]
+    return [*parts, sentence] if sentence else parts
 
 
 def _plain_numerals(text: str) -> str:

@@ -146,6 +146,15 @@ def test_a_few_samples_that_are_no_numbers_are_silenced():
     assert "no numbers" in clip.notes[0]
 
 
+def test_floats_near_the_largest_are_no_numbers(speech):
+    """Their sum over two channels overflowed and the clip came out as NaN (found by fuzzing)."""
+    channels = np.stack([speech[0].samples] * 2, axis=1)
+    channels[1000:1003] = 3e38
+    clip = read_clip((24000, channels))
+    assert np.isfinite(clip.samples).all() and 0.05 < np.abs(clip.samples).max() <= 1.0
+    assert any("no numbers" in note for note in clip.notes)
+
+
 @pytest.mark.parametrize("channels", [1, 2, 8, 9, 12, 32])
 def test_both_decoders_read_any_number_of_channels(channels):
     """PyAV's own planes end at 8: reading the ninth killed the process (found by fuzzing)."""
