@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from cosy_engine.errors import Busy, Cancelled, CosyError, GenerationFailed
+from cosy_engine.scheduling.policy import next_in_queue
 from cosy_engine.scheduling.session import Session, Steps, Tokens
 
 log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Runs up to `slots` sessions in turn; at most `queue` more wait in order of arrival."""
+    """Runs up to `slots` sessions in turn; at most `queue` more wait (scheduling.policy says who is next)."""
 
     def __init__(self, slots: int, queue: int):
         self.slots, self.queue = slots, queue
@@ -104,7 +105,9 @@ class Worker:
             self._waiting.remove(session)
             session.fail(Cancelled("stopped while waiting"))
         while self._waiting and len(self._running) < self.slots:
-            session = self._waiting.popleft()
+            place = next_in_queue([s.job.client for s in self._waiting], [s.job.client for s in self._running])
+            session = self._waiting[place]
+            del self._waiting[place]
             self._running[session] = _Turn(session.steps())
         return [s for s in self._running if s.cancelled.is_set() or not s.waiting()]
 
