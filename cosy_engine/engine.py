@@ -18,6 +18,7 @@ from cosy_engine.audio.voice import VoiceEncoder
 from cosy_engine.audio.waveform import read_clip
 from cosy_engine.audio.window import best_window
 from cosy_engine.errors import Cancelled, CosyError, InputMissing, ModeUnavailable, ReferenceTooLong, SettingInvalid
+from cosy_engine.scheduling.guard import Guard
 from cosy_engine.scheduling.session import Job, SegmentJob, Session
 from cosy_engine.scheduling.worker import Worker
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
@@ -95,6 +96,8 @@ class Engine:
         self.unavailable = unavailable  # precision or tier -> why it cannot run here
         self.tier = shelf.tiers[-1] if config.tier == "auto" else config.tier
         self.shelf = shelf
+        # Random weights make noise, which is no fault of theirs.
+        self._guard = Guard(noise_crossings=1.0) if card.get("trained") is False else Guard()
         self.clock = time.perf_counter
         self.worker = Worker(config.slots, config.queue)
         if config.warm_up:
@@ -115,7 +118,7 @@ class Engine:
         job, notes = self._job(request)
         precision, tier = request.precision or self.config.precision, request.tier or self.tier
         exact = None if precision == "fp32" else lambda: self.shelf.at("fp32", tier)
-        session = Session(job, self.shelf.at(precision, tier), self.clock, full_precision=exact)
+        session = Session(job, self.shelf.at(precision, tier), self.clock, self._guard, full_precision=exact)
         speech = Speech(self, session, request, notes, began)
         self.worker.submit(session)
         if job.bistream:

@@ -1,11 +1,13 @@
-"""Cheap signs that a generated token sequence is not speech of the given text (pure)."""
+"""Cheap signs that generated tokens, or the sound made of them, are not speech of the given text (pure)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-EMPTY, LOOP, TOO_LONG = "empty", "loop", "too_long"
+from cosy_engine.scheduling.finish import Heard
+
+EMPTY, LOOP, TOO_LONG, TOO_SHORT, SILENT, NOISE = "empty", "loop", "too_long", "too_short", "silent", "noise"
 
 
 @dataclass(frozen=True)
@@ -16,11 +18,25 @@ class Guard:
     loop_periods: a loop has a period of up to 2 s; shorter than the sampler's window of 10 cannot survive its redraw,
         except for silence.
     loop_match: share of tokens equal to those one period earlier.
+    short_ratio: speech tokens (silent ones not counted) for a text id. Fast readers of any language stay above 2.5, and
+        releases forbid an end before 2; less means that words are missing.
+    long_ratio, long_base: tokens for a text id, and to begin with, after which a reading is no reading: three times the
+        usual 5, so that slow speech passes. Releases allow 20, which is minutes of murmur for a long segment.
+    silent_s: a syllable lasts 0.1 s; less sound than that is none.
+    noise_crossings: share of neighbouring samples with another sign. Speech has about 0.1 over a segment and white noise
+        0.5; a segment of hissing consonants only does not exist.
+    noise_rails: share of samples at the vocoder's limit. Loud speech touches it in single samples.
     """
 
     loop_tokens: int = 75
     longest_period: int = 50
     loop_match: float = 0.9
+    short_ratio: float = 1.5
+    long_ratio: float = 15.0
+    long_base: int = 50
+    silent_s: float = 0.1
+    noise_crossings: float = 0.35
+    noise_rails: float = 0.02
 
     def looping(self, tokens: Sequence[int]) -> bool:
         """Whether the last `loop_tokens` tokens repeat with one period."""
@@ -34,13 +50,30 @@ class Guard:
         pairs = len(tail) - period
         return sum(a == b for a, b in zip(tail, tail[period:], strict=False)) / pairs
 
-    def verdict(self, tokens: Sequence[int], ended: bool) -> str | None:
+    def endless(self, count: int, text_ids: int) -> bool:
+        """Whether `count` tokens are too many for a text of `text_ids` ids."""
+        return count > self.long_base + self.long_ratio * text_ids
+
+    def verdict(
+        self, tokens: Sequence[int], ended: bool, text_ids: int = 0, silent_ids: Collection[int] = ()
+    ) -> str | None:
         """None when nothing is wrong. ended: the model gave its end mark (else the length limit cut it)."""
         if not tokens:
             return EMPTY
         if self.looping(tokens):
             return LOOP
-        return None if ended else TOO_LONG
+        if not ended:
+            return TOO_LONG
+        spoken = sum(token not in silent_ids for token in tokens)
+        return TOO_SHORT if spoken < self.short_ratio * text_ids else None
+
+    def sound(self, heard: Heard, rate_hz: int) -> str | None:
+        """The same for the finished sound of a segment."""
+        if heard.loud < self.silent_s * rate_hz:
+            return SILENT
+        if heard.crossings > self.noise_crossings * heard.loud or heard.rails > self.noise_rails * heard.samples:
+            return NOISE
+        return None
 
 
 @dataclass(slots=True)

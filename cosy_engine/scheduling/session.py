@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from cosy_engine.errors import GenerationFailed, NotFinite
-from cosy_engine.scheduling.guard import EMPTY, LOOP, TOO_LONG, Guard, SilenceLimiter
+from cosy_engine.scheduling.finish import Finish, level_gain
+from cosy_engine.scheduling.guard import EMPTY, LOOP, NOISE, SILENT, TOO_LONG, TOO_SHORT, Guard, SilenceLimiter
 from cosy_engine.scheduling.hop import HopPolicy
 from cosy_engine.stages import DecodePool, FlowPrompt, Stages
 from cosy_engine.types import AudioChunk, Voice, cpu_float
@@ -26,7 +27,12 @@ REMEDY = {
     EMPTY: "the model produced no speech",
     LOOP: "the model repeated itself",
     TOO_LONG: "the model did not come to an end within the length that the text allows",
+    TOO_SHORT: "the audio is too short for the text",
+    SILENT: "the audio is silent",
+    NOISE: "the audio is noise",
 }
+AFTER = {LOOP: "the end was cut, listen before you use it", TOO_LONG: "the end was cut, listen before you use it"}
+LISTEN = "listen before you use it"  # said of every other verdict that stands
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +121,7 @@ class Session:
         self.finished = threading.Event()
         self.wake: Callable[[], None] = lambda: None  # set by the worker: tells it that waiting() may have changed
         self._hungry = False
+        self._gain = 1.0
         self._prompt: FlowPrompt | None = None
         self._after_prompt: Any = None  # flow state that has seen the prompt; forked by every segment
         self._out: queue.SimpleQueue[AudioChunk | Exception | None] = queue.SimpleQueue()
@@ -166,14 +173,20 @@ class Session:
         """The work itself; yields wherever another request may take its turn."""
         self.started.set()
         self._prompt = self._flow_prompt()
+        self._gain = level_gain(self.job.voice.mel.numpy())
+        if self._gain != 1.0:
+            change = 20 * np.log10(self._gain)
+            self.cost.notes.append(
+                f"the reference is {'quiet' if change > 0 else 'loud'}: the audio's level was changed by {change:+.0f} dB"
+            )
         try:
             if self.job.bistream:
                 yield from self._bistream()
                 return
             for index, segment in enumerate(self.job.segments):
-                yield from self._segment(index, segment)
-                if index + 1 < len(self.job.segments) and segment.pause_s:
-                    self.emit(np.zeros(round(segment.pause_s * self.job.rate_hz), np.float32), index)
+                finish = yield from self._segment(index, segment)
+                if index + 1 < len(self.job.segments):
+                    self.emit(finish.pause(), index)
         finally:
             self._prompt = self._after_prompt = None
 
@@ -196,21 +209,24 @@ class Session:
         return self._after_prompt.fork()
 
     def _segment(self, index: int, segment: SegmentJob) -> Steps:
+        """Returns the segment's Finish, which knows how much of the pause is still to be made."""
         start = self.cost.samples
         if segment.source_tokens is not None:
             render = self._renderer(index, 0)
             for at in range(0, len(segment.source_tokens), 25):
                 render.take(list(segment.source_tokens[at : at + 25]))
                 yield
-            render.finish()
+            render.render_rest()
+            render.release()
             tokens = len(segment.source_tokens)
         else:
-            tokens = yield from self._spoken(index, segment)
+            tokens, render = yield from self._spoken(index, segment)
         rate = self.job.rate_hz
         self.cost.tokens += tokens
         self.cost.segments.append(
             {"text": segment.text, "start_s": start / rate, "end_s": self.cost.samples / rate, "tokens": tokens}
         )
+        return render.out
 
     def _spoken(self, index: int, segment: SegmentJob) -> Steps:
         """Decode and render; one retry with another draw as long as nothing of the segment has been heard."""
@@ -218,27 +234,30 @@ class Session:
             try:
                 render = self._renderer(index, attempt)
                 tokens, verdict = yield from self._decode(index, segment, attempt, render)
-                if verdict is None:
-                    render.finish()
-                    return len(tokens)
+                final = attempt == 1 or render.heard  # what was heard cannot be taken back
+                if tokens and (verdict is None or final):
+                    if verdict == LOOP:
+                        render.drop(self.guard.loop_tokens)
+                    render.render_rest()
+                    if verdict is None and not segment.fixed_tokens:
+                        verdict = self.guard.sound(render.out.heard, self.job.rate_hz)
             except NotFinite:
                 if self.full_precision is None or render.heard:
                     raise
                 self._to_full_precision(index)
                 return (yield from self._spoken(index, segment))
-            if attempt == 0 and not render.heard:
+            if verdict is not None and not final:
                 self.cost.retries += 1
                 self.cost.notes.append(f"segment {index + 1}: {REMEDY[verdict]}; spoken again with another draw")
                 continue
-            if verdict == EMPTY:
+            if verdict in (EMPTY, SILENT) and not render.heard:
                 raise GenerationFailed(
-                    f"segment {index + 1} ({segment.text[:40]!r}): {REMEDY[EMPTY]}, twice. Change the text or the seed."
+                    f"segment {index + 1} ({segment.text[:40]!r}): {REMEDY[verdict]}, twice. Change the text or the seed."
                 )
-            self.cost.notes.append(f"segment {index + 1}: {REMEDY[verdict]}; the end was cut, listen before you use it")
-            if verdict == LOOP:
-                render.drop(self.guard.loop_tokens)
-            render.finish()
-            return len(tokens)
+            if verdict is not None:
+                self.cost.notes.append(f"segment {index + 1}: {REMEDY[verdict]}; {AFTER.get(verdict, LISTEN)}")
+            render.release()
+            return len(tokens), render
         raise AssertionError("unreachable")
 
     def _to_full_precision(self, index: int) -> None:
@@ -250,7 +269,7 @@ class Session:
         self.stages, self.full_precision = self.full_precision(), None
         self._prompt, self._after_prompt = self._flow_prompt(), None
 
-    def _decode(self, index: int, segment: SegmentJob, attempt: int, render: _Whole | _Stream) -> Steps:
+    def _decode(self, index: int, segment: SegmentJob, attempt: int, render: _Renderer) -> Steps:
         """Tokens of one attempt and what the guard says of them."""
         spec, job, stages = self.stages.lm.spec, self.job, self.stages
         limit = segment.fixed_tokens or int(spec.max_ratio * segment.limit_ids)
@@ -281,9 +300,16 @@ class Session:
                 if progress.done and segment.fixed_tokens:
                     return progress.tokens, None
                 if progress.done:
-                    return progress.tokens, self.guard.verdict(progress.tokens, progress.stop_id >= 0)
-                if self.guard.looping(progress.tokens):
+                    ended = progress.stop_id >= 0
+                    return progress.tokens, self.guard.verdict(
+                        progress.tokens, ended, segment.limit_ids, spec.silent_ids
+                    )
+                if segment.fixed_tokens:
+                    pass
+                elif self.guard.looping(progress.tokens):
                     return progress.tokens, LOOP
+                elif self.guard.endless(seen, segment.limit_ids):
+                    return progress.tokens, TOO_LONG
                 began = self.clock()
         finally:
             pool.release(row)
@@ -336,7 +362,10 @@ class Session:
                 break
         if not heard:
             raise GenerationFailed(f"{REMEDY[EMPTY]}: change the text or the seed")
-        render.finish()
+        render.render_rest()
+        if verdict := self.guard.sound(render.out.heard, job.rate_hz):
+            self.cost.notes.append(f"{REMEDY[verdict]}; {LISTEN}")
+        render.release()
         self.cost.tokens += len(heard)
         self.cost.segments.append(
             {"text": "", "start_s": 0.0, "end_s": self.cost.samples / job.rate_hz, "tokens": len(heard)}
@@ -351,7 +380,7 @@ class Session:
                 return
             yield item
 
-    def _renderer(self, index: int, attempt: int) -> _Whole | _Stream:
+    def _renderer(self, index: int, attempt: int) -> _Renderer:
         return (_Stream if self.job.stream else _Whole)(self, index, _seed(self.job.seed, index, attempt))
 
 
@@ -360,25 +389,38 @@ def _seed(*parts: int) -> int:
     return int(np.random.SeedSequence(parts).generate_state(1, np.uint32)[0])
 
 
-class _Whole:
-    """Renders a segment in one piece when its tokens are complete."""
+class _Renderer:
+    """Tokens of one attempt at a segment to its finished audio. heard: whether any of it has been given out.
 
-    heard = False
+    `take` tokens; `render_rest` once they are complete, which fills out.heard for the guard; `release` gives the rest out.
+    """
 
     def __init__(self, session: Session, index: int, seed: int):
         self.session, self.index, self.seed = session, index, seed
-        spec = session.stages.lm.spec
+        spec, segment = session.stages.lm.spec, session.job.segments[index]
         self.limiter = SilenceLimiter(frozenset(spec.silent_ids), spec.max_silent_run)
-        self.tokens: list[int] = []
+        self.tokens: list[int] = []  # not rendered yet
+        own_timing = segment.source_tokens is not None or segment.fixed_tokens is not None
+        pause_s = segment.pause_s if index + 1 < len(session.job.segments) else 0.0
+        self.out = Finish(session.job.rate_hz, index == 0, pause_s, trim=not own_timing, gain=session._gain)
+        self.rest = np.zeros(0, np.float32)
+        self.heard = False
 
     def take(self, tokens: list[int]) -> None:
         self.tokens += self.limiter.keep(tokens)
+
+    def release(self) -> None:
+        self.session.emit(self.rest, self.index)
+
+
+class _Whole(_Renderer):
+    """Renders a segment in one piece when its tokens are complete."""
 
     def drop(self, count: int) -> None:
         """Forget the last `count` tokens, but not all."""
         del self.tokens[max(1, len(self.tokens) - count) :]
 
-    def finish(self) -> None:
+    def render_rest(self) -> None:
         session, stages = self.session, self.session.stages
         began = session.clock()
         tokens = torch.tensor(self.tokens, dtype=torch.int64, device=stages.lm.device)
@@ -390,60 +432,54 @@ class _Whole:
         samples = cpu_float(_finite(stages.vocoder.whole(mel, seed=self.seed)))
         session.cost.add("flow", middle - began)
         session.cost.add("vocoder", session.clock() - middle)
-        session.emit(samples, self.index)
+        self.rest = np.concatenate([self.out.take(samples), self.out.end()])
 
 
-class _Stream:
+class _Stream(_Renderer):
     """Renders block by block while tokens arrive."""
 
-    def __init__(self, session: Session, index: int, seed: int):
-        self.session, self.index = session, index
-        stages = session.stages
-        spec = stages.lm.spec
-        self.limiter = SilenceLimiter(frozenset(spec.silent_ids), spec.max_silent_run)
-        self.pending: list[int] = []
-        self.chunk = 0
-        self.seed = seed
-        self.flow_state = None
-        self.vocoder_state = None
-
-    @property
-    def heard(self) -> bool:
-        return self.chunk > 0
+    chunk = 0
+    flow_state = None
+    vocoder_state = None
 
     def take(self, tokens: list[int]) -> None:
-        self.pending += self.limiter.keep(tokens)
+        super().take(tokens)
         flow = self.session.stages.flow
         if self.flow_state is None:
             self.flow_state = self.session.flow_state()
             self.vocoder_state = self.session.stages.vocoder.start(seed=self.seed)
             self.block = flow.spec.block_tokens
         needed = flow.tokens_to_next(self.flow_state) + (self.session.hop.blocks(self.chunk) - 1) * self.block
-        if len(self.pending) >= needed:
-            self._render(final=False)
+        if len(self.tokens) >= needed:
+            self._give(self._render(final=False))
 
     def drop(self, count: int) -> None:
         """Forget the last `count` tokens as far as they have not been rendered."""
-        del self.pending[max(0, len(self.pending) - count) :]
+        del self.tokens[max(0, len(self.tokens) - count) :]
 
-    def finish(self) -> None:
+    def render_rest(self) -> None:
         self.take([])
-        self._render(final=True)
+        self.rest = np.concatenate([self._render(final=True), self.out.end()])
         self.flow_state = self.vocoder_state = None
 
-    def _render(self, final: bool) -> None:
+    def _give(self, samples: np.ndarray) -> None:
+        """What is heard makes the next hop longer; silence that is held back does not."""
+        if len(samples):
+            self.heard = True
+            self.chunk += 1
+            self.session.emit(samples, self.index)
+
+    def _render(self, final: bool) -> np.ndarray:
         session, stages = self.session, self.session.stages
         began = session.clock()
-        tokens = torch.tensor(self.pending, dtype=torch.int64, device=stages.lm.device)
-        self.pending = []
+        tokens = torch.tensor(self.tokens, dtype=torch.int64, device=stages.lm.device)
+        self.tokens = []
         mel = _finite(stages.flow.advance(self.flow_state, tokens, final=final))
         middle = session.clock()
         samples = cpu_float(_finite(stages.vocoder.advance(self.vocoder_state, mel, final=final)))
         session.cost.add("flow", middle - began)
         session.cost.add("vocoder", session.clock() - middle)
-        if len(samples):
-            self.chunk += 1
-            session.emit(samples, self.index)
+        return self.out.take(samples)
 
 
 def _finite(x: Tensor) -> Tensor:
