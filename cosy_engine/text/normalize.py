@@ -33,6 +33,7 @@ CLAUSE = re.compile(r"(?:[^，,；;。！？!?、\"“”()（）\n]|(?<=\d),(?=
 SPOKEN_MARKS = set(".,!?;:'\"-–—()…·&/，。！？；：、“”‘’（）《》〈〉「」『』【】～«»¿¡‹›„%‰€$£¥°+=’‘·・।॥؟،؛۔‐")
 WRAPPED_CHARS = {True: 25, False: 60}  # a line at least this long was broken by its editor, not by its author
 LONGEST_READ = 400  # characters the rules see at once: no sentence is longer, and some are quadratic in digits
+MOST_NUMBERS = 12  # in a clause for wetext, whose time grows with the square of their readings; no clause has more
 END_MARK = re.compile(r"[.!?。！？…:：;；,，、—~～\"”』」)）\]】]$")
 
 
@@ -116,7 +117,7 @@ class TextNormalizer:
 
     def _clause(self, clause: str, language: str) -> str:
         core = clause.strip()
-        if not re.search(r"[0-9]", core):
+        if not 0 < len(re.findall(r"[0-9]+", core)) <= MOST_NUMBERS:
             return clause
         try:
             with self._lock:

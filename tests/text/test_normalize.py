@@ -255,6 +255,14 @@ def test_a_page_without_a_blank_is_read_in_linear_time(plain, text, language):
     assert time.process_time() - began < 2.0
 
 
+@pytest.mark.parametrize("unit", ["\\-3", "<½", "1-", "“①", "/BA1"])
+def test_a_page_of_numbers_keeps_the_wfst_from_working_for_seconds(normal, unit):
+    """Found by fuzzing: up to 5 s."""
+    began = time.process_time()
+    assert not re.search(r"\d", normal((unit * 2500)[:5000]).text)
+    assert time.process_time() - began < 3.0
+
+
 def test_what_is_read_in_parts_loses_nothing():
     text = "一二三" * 500 + "，" + "12" * 400 + " words go on and on" * 60
     parts = _bounded(text)
