@@ -18,7 +18,7 @@ BELOW = {
     "model_files": {"types", "settings", "errors"},
     "health": {"types", "settings", "errors", "model_files"},
     "scheduling": {"types", "settings", "errors", "stages"},
-    "settings": set(),
+    "settings": {"errors"},
 }
 
 

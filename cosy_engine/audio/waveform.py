@@ -56,6 +56,7 @@ def read_clip(
 
 
 WRITABLE = (".wav", ".flac", ".ogg", ".mp3")
+BLOCK = 2**15  # samples written at a time
 
 
 def check_writable(path: str | Path) -> Path:
@@ -64,6 +65,8 @@ def check_writable(path: str | Path) -> Path:
     Raises: SettingInvalid: unknown ending, a folder, a missing folder, or no right to write; asked before work begins.
     """
     path = Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise SettingInvalid(f"{path} is no ordinary file: choose another place")
     if path.is_dir():
         raise SettingInvalid(f"{path} is a folder: name a file in it, for example {path / 'out.wav'}")
     if path.suffix.lower() not in WRITABLE:
@@ -85,7 +88,9 @@ def write_wav(path: str | Path, samples: np.ndarray, rate_hz: int) -> Path:
     path = check_writable(path)
     subtype = None if path.suffix.lower() in (".ogg", ".mp3") else "PCM_16"
     try:
-        soundfile.write(path, to_int16(samples), rate_hz, subtype=subtype)
+        with soundfile.SoundFile(path, "w", rate_hz, 1, subtype=subtype) as file:
+            for at in range(0, len(samples), BLOCK):  # the Vorbis encoder overruns its stack on one large write
+                file.write(to_int16(samples[at : at + BLOCK]))
     except (soundfile.LibsndfileError, OSError) as error:
         raise SettingInvalid(f"{path} could not be written ({error}): is the disk full?") from error
     return path

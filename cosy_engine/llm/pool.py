@@ -123,12 +123,14 @@ class DecodePool:
     def release(self, row: int) -> None:
         """Free a row at once; what was decoded for it is forgotten."""
         reached = self._rows.pop(row).reached
-        with self._on_stream():
-            self.state.done[row].fill_(True)
-            # Non-finite leftovers would reach the next owner through weights of exactly zero.
-            for cached in (self.state.cache.keys, self.state.cache.values):
-                cached[:, row, :, : reached + 1].zero_()
-        heapq.heappush(self._free, row)
+        try:
+            with self._on_stream():
+                self.state.done[row].fill_(True)
+                # Non-finite leftovers would reach the next owner through weights of exactly zero.
+                for cached in (self.state.cache.keys, self.state.cache.values):
+                    cached[:, row, :, : reached + 1].zero_()
+        finally:
+            heapq.heappush(self._free, row)
 
     @torch.inference_mode()
     def launch(self) -> None:

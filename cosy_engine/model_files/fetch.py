@@ -25,7 +25,10 @@ def fetch(release: str, target: Path, source: str = "huggingface") -> Path:
         raise ModelFilesError(f"unknown source {source!r}: choose {' or '.join(SOURCES)}")
     entry = CATALOG[release]
     folder = Path(target) / entry.folder
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelFilesError(f"{folder} cannot be made ({error.strerror}): choose another folder with --to") from error
     have_gb = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) / 1e9
     free_gb = shutil.disk_usage(folder).free / 1e9
     if free_gb + have_gb < entry.size_gb * 1.05:

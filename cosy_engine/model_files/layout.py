@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ def read_spec(config: dict[str, Any], qwen: dict[str, Any], file: str) -> ModelS
     """ModelSpec from the yaml (as data) and the body's config.json. Values that old yamls lack have published defaults."""
     try:
         llm, version = _llm_spec(config, qwen)
-        return ModelSpec(
+        spec = ModelSpec(
             name={"v2": "CosyVoice2", "v3": "Fun-CosyVoice3"}[version],
             llm=llm,
             flow=_flow_spec(config["flow"]),
@@ -107,10 +108,34 @@ def read_spec(config: dict[str, Any], qwen: dict[str, Any], file: str) -> ModelS
             token_rate_hz=config.get("token_frame_rate", 25),
             frames_per_token=config.get("token_mel_ratio", 2),
         )
+        _check_sizes(spec)
+        return spec
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ModelFilesError(
             f"{file}: {type(error).__name__} {error}: a key is missing or has another form than in a release"
         ) from error
+
+
+def _check_sizes(spec: Any, name: str = "") -> None:
+    """Every number of a spec is a plausible size; a wild one would only fail deep inside, or take all memory.
+
+    Raises: ValueError: names the field.
+    """
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if dataclasses.is_dataclass(value):
+            _check_sizes(value, field.name)
+        elif field.type == "int":
+            low, high = (0 if field.name in MAY_BE_ZERO else 1), 1_000_000
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise ValueError(f"{name} {field.name} is {value!r}, a whole number from {low} to {high} expected")
+        elif field.type == "float" and (isinstance(value, bool) or not isinstance(value, (int, float))):
+            raise ValueError(f"{name} {field.name} is {value!r}, a number expected")
+    if isinstance(spec, LlmSpec) and (spec.layers > 512 or spec.width * spec.ffn_width > 2**30):
+        raise ValueError(f"llm of {spec.layers} layers and width {spec.width} is not a size that this program runs")
+
+
+MAY_BE_ZERO = ("sos_row", "task_row", "max_silent_run")
 
 
 def _llm_spec(config: dict[str, Any], qwen: dict[str, Any]) -> tuple[LlmSpec, str]:
@@ -246,7 +271,7 @@ def _first(folder: Path, names: tuple[str, ...]) -> Path:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError: not json, not text, a number of thousands of digits
         raise ModelFilesError(f"{path.name} in {path.parent.name} is not valid json: download it again") from error
     if not isinstance(data, dict):
         raise ModelFilesError(f"{path.name}: expected an object")

@@ -28,14 +28,18 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
             f"{path.name}: refused, it holds more than plain weights or is damaged ({first_line(error)}). "
             f"Delete it and download the release again: {fetch_command(path.parent)}"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ModelFilesError(
             f"{path.name}: {path.stat().st_size:,} bytes, cannot be read: truncated or damaged ({first_line(error)}). "
             f"Delete it and download it again: {fetch_command(path.parent)}"
         ) from error
     if not isinstance(data, dict):
         raise ModelFilesError(f"{path.name}: expected a state dict, found {type(data).__name__}")
-    return {name: value for name, value in data.items() if isinstance(value, Tensor)}
+    state = {name: value for name, value in data.items() if isinstance(value, Tensor)}
+    for name, value in state.items():
+        if not isinstance(name, str) or value.layout != torch.strided or value.is_meta:
+            raise ModelFilesError(misfit(path.name, f"{name!r} is no dense tensor with a name"))
+    return state
 
 
 def check_file(path: Path) -> None:
@@ -104,7 +108,9 @@ def load_strict(module: nn.Module, state: dict[str, Tensor], file: str) -> None:
     if problems:
         shown = "; ".join(problems[:4]) + (f"; and {len(problems) - 4} more" if len(problems) > 4 else "")
         raise ModelFilesError(misfit(file, shown))
-    wide = {name: value.float() if value.is_floating_point() else value for name, value in state.items()}
+    if wrong := next((name for name, value in state.items() if not value.is_floating_point()), None):
+        raise ModelFilesError(misfit(file, f"{wrong} holds {state[wrong].dtype}, not floating numbers"))
+    wide = {name: value.float() for name, value in state.items()}
     module.load_state_dict(wide, strict=True, assign=True)
 
 

@@ -15,8 +15,17 @@ TAG = "!"  # key under which a mapping keeps its tag
 REFERENCE = re.compile(r"<\w+>")
 
 
+LARGEST = 200_000  # characters
+
+
 class _DataLoader(yaml.SafeLoader):
-    """SafeLoader that turns any `!tag` node into plain data."""
+    """SafeLoader that turns any `!tag` node into plain data. Aliases are refused: no release needs them, and a few lines of
+    them can stand for more data than there is memory."""
+
+    def compose_node(self, parent: Any, index: Any) -> yaml.Node:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("anchors and aliases are not allowed")
+        return super().compose_node(parent, index)
 
 
 def _tagged(loader: _DataLoader, suffix: str, node: yaml.Node) -> Any:
@@ -36,34 +45,47 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises: ModelFilesError: not yaml, or not a mapping.
     """
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), Loader=_DataLoader)  # a SafeLoader: data only
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelFilesError(f"{path.name} is not readable as yaml: {str(error).splitlines()[0]}") from error
-    if not isinstance(data, dict):
-        raise ModelFilesError(f"{path.name}: expected a mapping at the top, found {type(data).__name__}")
-    return _resolve(data, data, 0)
+        text = path.read_text(encoding="utf-8")
+        if len(text) > LARGEST:
+            raise ModelFilesError(
+                f"{path.name} has {len(text):,} characters, a release's has some 10,000: not such a file"
+            )
+        data = yaml.load(text, Loader=_DataLoader)  # a SafeLoader: data only
+        if not isinstance(data, dict):
+            raise ModelFilesError(f"{path.name}: expected a mapping at the top, found {type(data).__name__}")
+        return _resolve(data, _numbers(data))
+    except (yaml.YAMLError, ValueError, RecursionError, TypeError, AttributeError) as error:  # also bad scalars
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise ModelFilesError(f"{path.name} is not readable as yaml: {reason}") from error
 
 
-def _resolve(value: Any, top: dict[str, Any], depth: int) -> Any:
+def _numbers(top: dict[str, Any]) -> dict[str, float]:
+    """Top-level numbers by name, those that are products of others included; an entry sees only earlier ones."""
+    known: dict[str, float] = {}
+    for name, value in top.items():
+        value = _product(value, known) if isinstance(value, str) else value
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            known[name] = value
+    return known
+
+
+def _resolve(value: Any, known: dict[str, float]) -> Any:
     if isinstance(value, dict):
-        return {key: _resolve(item, top, depth) for key, item in value.items()}
+        return {key: _resolve(item, known) for key, item in value.items()}
     if isinstance(value, list):
-        return [_resolve(item, top, depth) for item in value]
-    if isinstance(value, str) and depth < 8 and REFERENCE.search(value):
-        return _product(value, top, depth)
-    return value
+        return [_resolve(item, known) for item in value]
+    return _product(value, known) if isinstance(value, str) else value
 
 
-def _product(text: str, top: dict[str, Any], depth: int) -> Any:
-    """`<a>` or `<a> * <b> * 2`; whatever is not a number stays the string it was."""
+def _product(text: str, known: dict[str, float]) -> Any:
+    """`<a>` or `<a> * <b> * 2` as a number; whatever else stays the string it was."""
+    if not REFERENCE.search(text):
+        return text
     result: Any = 1
-    parts = [part.strip() for part in text.split("*")]
+    parts = [part.strip() for part in text[:200].split("*")]
     for part in parts:
-        if REFERENCE.fullmatch(part):
-            part = _resolve(top.get(part[1:-1]), top, depth + 1)
-        elif part.isdecimal():
-            part = int(part)
-        if isinstance(part, bool) or not isinstance(part, (int, float)):
+        number = known.get(part[1:-1]) if REFERENCE.fullmatch(part) else int(part) if part.isdecimal() else None
+        if number is None:
             return text
-        result = part if len(parts) == 1 else result * part
+        result = number if len(parts) == 1 else result * number
     return result

@@ -44,7 +44,8 @@ class Worker:
         with self._changed:
             if self._closing:
                 raise Busy("the engine is closing: no new requests are taken")
-            if len(self._waiting) >= self.queue:
+            free = self.slots - len(self._running)
+            if len(self._waiting) >= self.queue + max(0, free):
                 raise Busy(f"{len(self._waiting)} requests are waiting already: try again in a moment")
             self._waiting.append(session)
             self._changed.notify()
@@ -86,6 +87,20 @@ class Worker:
             self._changed.notify()
 
     def _loop(self) -> None:
+        """Until closed. If this very loop breaks, nobody is left waiting: all sessions fail and no more are taken."""
+        try:
+            self._turns()
+        except BaseException:
+            log.exception("the engine's worker broke; the program must be started again")
+            with self._changed:
+                self._closing = True
+                left = [*self._waiting, *self._running]
+                self._waiting.clear()
+                self._running.clear()
+            for session in left:
+                session.fail(GenerationFailed("the engine broke down: see the log, and start the program again"))
+
+    def _turns(self) -> None:
         while True:
             with self._changed:
                 while not (ready := self._admit()) and not self._chores:
@@ -157,7 +172,7 @@ class Worker:
         except CosyError as error:
             self._leave(session)
             session.fail(error)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a library that wants to exit ends its request, not the program
             log.exception("a request failed inside the model")
             self._leave(session)
             session.fail(
@@ -168,7 +183,10 @@ class Worker:
         """Close the session's generator, which drops every tensor it holds and gives its row back."""
         with self._changed:
             turn = self._running.pop(session)
-        turn.steps.close()
+        try:
+            turn.steps.close()
+        except Exception:  # the device may be in any state; the request is over either way
+            log.exception("a request could not be put away cleanly")
 
 
 @dataclass(slots=True)

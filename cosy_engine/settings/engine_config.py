@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+
+from cosy_engine.errors import SettingInvalid
 
 PRECISIONS = ("fp32", "fp16", "bf16")
 TIERS = ("eager", "graph", "fused")  # how the same model is run; "auto" is the last that this machine can
@@ -32,3 +35,30 @@ class EngineConfig:
     warm_up: bool = True
     onnx_threads: int = 1
     voice_cache_bytes: int = 64 * 2**20
+
+    def __post_init__(self) -> None:
+        """Raises: SettingInvalid: a value of another type or outside its range."""
+        for name, low, high in RANGES:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise SettingInvalid(f"{name} is {value!r}: give a whole number from {low} to {high}")
+        seconds = self.max_reference_s
+        if not isinstance(seconds, (int, float)) or not math.isfinite(seconds) or not 1 <= seconds <= 30:
+            raise SettingInvalid(f"max_reference_s is {seconds!r}: give 1 to 30")
+        for name, known in (("precision", PRECISIONS), ("tier", ("auto", *TIERS))):
+            if getattr(self, name) not in known:
+                raise SettingInvalid(f"{name} is {getattr(self, name)!r}: choose one of {', '.join(known)}")
+        for name, optional in (("device", False), ("llm_weights", True)):
+            value = getattr(self, name)
+            if not isinstance(value, str) and not (optional and value is None):
+                raise SettingInvalid(f"{name} is {value!r}: give a text")
+
+
+# Field, lowest, highest. 32 rows are the largest decode batch that is worth capturing.
+RANGES = (
+    ("slots", 1, 32),
+    ("queue", 0, 10_000),
+    ("max_text_chars", 1, 100_000),
+    ("onnx_threads", 1, 256),
+    ("voice_cache_bytes", 0, 2**40),
+)

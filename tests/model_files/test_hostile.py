@@ -1,0 +1,102 @@
+"""Model folders made to hurt: each ends quickly in one message."""
+
+import json
+import shutil
+
+import pytest
+import torch
+
+from cosy_engine.errors import CosyError, ModelFilesError, SettingInvalid
+from cosy_engine.model_files.fetch import fetch
+from cosy_engine.model_files.layout import find_release
+from cosy_engine.model_files.weights import read_checkpoint
+from cosy_engine.model_files.yaml_data import read_yaml
+from cosy_engine.settings.engine_config import EngineConfig
+
+BOMB = "a0: &a0 [1, 2, 3]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "a: &a [*a]\n",
+        "\n".join(["a0: 1"] + [f"a{i}: {' * '.join([f'<a{i - 1}>'] * 6)}" for i in range(1, 9)]) + "\n- 1",
+        "x: " + "9" * 5000,
+        "x: 2001-99-99",
+        "x: !!int abc",
+        "x: !!float abc",
+        "x: " + "[" * 3000,
+        "x: '" + "a" * 300_000 + "'",
+        "just words",
+    ],
+)
+def test_a_hostile_yaml_is_refused(tmp_path, text):
+    path = tmp_path / "cosyvoice3.yaml"
+    path.write_text(text)
+    with pytest.raises(ModelFilesError, match="cosyvoice3"):
+        read_yaml(path)
+
+
+@pytest.fixture
+def folder(miniature_folder, tmp_path):
+    return shutil.copytree(miniature_folder, tmp_path / "model")
+
+
+@pytest.mark.parametrize("line,value", [("sample_rate", "0"), ("    base_channels", "-4"), ("        depth", "abc"), ("        top_k", "1.5"), ("    vocab_size", "[]")])  # fmt: skip
+def test_wild_sizes_in_the_yaml_are_named(folder, line, value):
+    path = folder / "cosyvoice3.yaml"
+    lines = path.read_text().splitlines()
+    at = next(i for i, text in enumerate(lines) if text.strip().startswith(line.strip() + ":"))
+    lines[at] = lines[at].split(":")[0] + f": {value}"
+    path.write_text("\n".join(lines))
+    with pytest.raises(ModelFilesError, match="cosyvoice3"):
+        find_release(folder)
+
+
+@pytest.mark.parametrize("change", [{"num_hidden_layers": 10**9}, {"hidden_size": -1}, {"intermediate_size": "a"}, {"vocab_size": None}, {"num_attention_heads": 1.5}])  # fmt: skip
+def test_wild_sizes_in_the_bodys_config_are_named(folder, change):
+    path = folder / "CosyVoice-BlankEN" / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelFilesError):
+        find_release(folder)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' + "9" * 5000 + "}", "[]", "{"])
+def test_a_hostile_json_is_refused(folder, text):
+    (folder / "CosyVoice-BlankEN" / "config.json").write_text(text)
+    with pytest.raises(ModelFilesError, match=r"config\.json"):
+        find_release(folder)
+
+
+@pytest.mark.parametrize("state", [{"a": torch.ones(2).to_sparse()}, {1: torch.ones(2)}, [torch.ones(2)]])
+def test_a_checkpoint_that_is_no_state_dict_is_refused(tmp_path, state):
+    path = tmp_path / "llm.pt"
+    torch.save(state, path)
+    with pytest.raises(ModelFilesError, match=r"llm\.pt"):
+        read_checkpoint(path)
+
+
+def test_whole_numbers_in_place_of_weights_are_refused(folder):
+    from cosy_engine import load
+
+    state = torch.load(folder / "llm.pt", weights_only=True)
+    torch.save({name: value.to(torch.int32) for name, value in state.items()}, folder / "llm.pt")
+    with pytest.raises(ModelFilesError, match="floating"):
+        load(folder, device="cpu")
+
+
+def test_a_target_that_is_no_folder_is_explained(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CosyError, match="--to"):
+        fetch("v3", tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"slots": 0}, {"slots": -1}, {"slots": "4"}, {"slots": 1.5}, {"queue": -1}, {"queue": None}, {"precision": "x"}, {"tier": "x"},
+     {"max_reference_s": float("nan")}, {"max_text_chars": 0}, {"onnx_threads": "a"}, {"voice_cache_bytes": -1}, {"device": None}, {"llm_weights": 5}],
+)  # fmt: skip
+def test_options_outside_their_range_are_refused(options):
+    with pytest.raises(SettingInvalid, match=next(iter(options))):
+        EngineConfig(**options)
