@@ -26,7 +26,9 @@ def kinds_here() -> tuple[str, ...]:
     import soundfile
 
     formats = soundfile.available_formats()
-    return tuple(k for k, (form, sub, _) in KINDS.items() if form in formats and sub in soundfile.available_subtypes(form))
+    return tuple(
+        k for k, (form, sub, _) in KINDS.items() if form in formats and sub in soundfile.available_subtypes(form)
+    )
 
 
 def encode(samples: np.ndarray, rate_hz: int, kind: str = "wav", note: str = "") -> bytes:

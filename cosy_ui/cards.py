@@ -35,6 +35,11 @@ def notes(texts: Iterable[str], lang: str, kind: str = "info") -> str:
     return "".join(note(note_words(text, lang), kind) for text in texts)
 
 
+def mode_hint(mode: str, lang: str) -> str:
+    """When to choose a mode."""
+    return f'<p class="dim hint">{say(f"hint_{mode}", lang)}</p>'
+
+
 # The reference clip
 
 
@@ -172,7 +177,11 @@ def result(take: Take, lang: str, job_id: str = "") -> str:
 
 def metrics(report: Report, take: Take, lang: str, job_id: str) -> str:
     """The strip. RTF is compute / audio everywhere, and it says so."""
-    browser = f'<span id="first-browser" data-job="{job_id}">…</span>' if job_id else f'<small>{say("m_not_played", lang)}</small>'
+    browser = (
+        f'<span id="first-browser" data-job="{job_id}">…</span>'
+        if job_id
+        else f"<small>{say('m_not_played', lang)}</small>"
+    )
     items = [
         ("m_first_server", f"{report.first_audio_s * 1000:.0f} ms"),
         ("m_first_browser", browser),
@@ -226,7 +235,11 @@ def history(takes: Sequence[Take], zip_id: str, lang: str) -> str:
 
 
 def _history_row(take: Take, lang: str) -> str:
-    facts = [say(take.request.mode, lang), f"{len(take.samples) / take.rate_hz:.1f} s", f"{say('m_seed', lang)} {take.seed}"]
+    facts = [
+        say(take.request.mode, lang),
+        f"{len(take.samples) / take.rate_hz:.1f} s",
+        f"{say('m_seed', lang)} {take.seed}",
+    ]
     if take.report and not take.redone:
         facts.append(f"RTF {take.report.rtf:.2f}")
     if take.redone:

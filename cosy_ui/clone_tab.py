@@ -8,7 +8,9 @@ import gradio as gr
 
 from cosy_engine import MODES
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS
+from cosy_ui import cards
 from cosy_ui.handlers import FORM, Handlers, drawn_seed
+from cosy_ui.take_player import TakePlayer
 from cosy_ui.words import language, say
 
 QUIET = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -22,6 +24,7 @@ class CloneTab:
         self.mode = gr.Radio(
             [(words(name), name) for name in MODES], value="zero_shot", label=words("mode"), elem_id="mode"
         )
+        self.mode_hint = gr.HTML(apply_default_css=False, elem_id="mode-hint")
         with gr.Row(equal_height=False):
             with gr.Column(scale=1, min_width=320):
                 self._reference(words, handlers, examples)
@@ -91,8 +94,13 @@ class CloneTab:
             self.generate = gr.Button(words("generate"), variant="primary", elem_id="generate", min_width=120, scale=2)
             self.stop = gr.Button(words("stop"), variant="stop", elem_id="stop", min_width=100, scale=1)
         self.status = gr.HTML(apply_default_css=False, elem_id="status")
-        self.audio = gr.Audio(
-            label=words("result"), format="wav", interactive=False, buttons=["download"], elem_id="result", visible=False
+        self.audio = TakePlayer(
+            label=words("result"),
+            format="wav",
+            interactive=False,
+            buttons=["download"],
+            elem_id="result",
+            visible=False,
         )
         self.fallback = (
             gr.Audio(
@@ -107,7 +115,10 @@ class CloneTab:
     def _settings(self, words: gr.I18n, engine: Any) -> None:
         self.stream = gr.Checkbox(True, label=words("stream"), elem_id="stream")
         self.precision = gr.Radio(
-            [(name, name) for name in PRECISIONS], value=engine.config.precision, label=words("precision"), elem_id="precision"
+            [(name, name) for name in PRECISIONS],
+            value=engine.config.precision,
+            label=words("precision"),
+            elem_id="precision",
         )
         self.tier = gr.Radio(
             [(words(name), name) for name in TIERS], value=engine.tier, label=words("tier"), elem_id="tier"
@@ -135,17 +146,20 @@ class CloneTab:
         clip = [self.reference, self.window, self.transcript, self.mode]
         rate = engine.spec.mel.rate_hz
 
-        boxes = {name: getattr(self, f"{name}_box") for name in ("reference", "transcript", "text", "instruction", "source", "voice")}
+        boxes = {
+            name: getattr(self, f"{name}_box")
+            for name in ("reference", "transcript", "text", "instruction", "source", "voice")
+        }
 
-        def shown(mode: str) -> list[dict]:
-            """Which boxes a mode asks for; a saved voice takes the place of the clip."""
+        def shown(mode: str, request: gr.Request) -> list[Any]:
+            """Its hint, and which boxes a mode asks for; a saved voice takes the place of the clip."""
             row = MODES[mode]
             uses = {*row.asks, *row.accepts}
             if mode == "saved_voice":
                 uses = uses - {"reference"} | {"voice"}
-            return [gr.update(visible=name in uses) for name in boxes]
+            return [cards.mode_hint(mode, language(request)), *(gr.update(visible=name in uses) for name in boxes)]
 
-        self.mode.change(shown, self.mode, list(boxes.values()), **QUIET)
+        self.mode.change(shown, self.mode, [self.mode_hint, *boxes.values()], **QUIET)
         self.reference.change(
             handlers.hear, clip, [self.wave, self.facts, self.window, self.transcript_note], **QUIET | {"queue": True},
             concurrency_limit=4,

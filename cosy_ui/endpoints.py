@@ -58,7 +58,11 @@ class Endpoints:
             except CosyError as error:
                 return None, {"ok": False, "code": error.code, "message": str(error)}
             except Exception as error:  # an answer for every request, or its client waits for ever
-                return None, {"ok": False, "code": "internal", "message": f"failed inside the program ({type(error).__name__})"}
+                return None, {
+                    "ok": False,
+                    "code": "internal",
+                    "message": f"failed inside the program ({type(error).__name__})",
+                }
 
         with ThreadPoolExecutor(max(1, len(texts))) as threads:
             done = list(threads.map(one, texts, references, transcripts, seeds, consents))
@@ -109,7 +113,11 @@ class Endpoints:
 def add_endpoints(endpoints: Endpoints) -> None:
     """Put the endpoints into the page that is being built; nothing of them is drawn."""
     with gr.Row(visible=False):
-        text, transcript, mode = gr.Textbox(label="text"), gr.Textbox("", label="transcript"), gr.Textbox("zero_shot", label="mode")
+        text, transcript, mode = (
+            gr.Textbox(label="text"),
+            gr.Textbox("", label="transcript"),
+            gr.Textbox("zero_shot", label="mode"),
+        )
         reference = gr.Audio(type="filepath", label="reference")
         source = gr.Audio(type="filepath", label="source")
         instruction, voice = gr.Textbox("", label="instruction"), gr.Textbox("", label="voice")
@@ -122,7 +130,21 @@ def add_endpoints(endpoints: Endpoints) -> None:
     slots = endpoints.engine.config.slots
     call.click(
         endpoints.clone,
-        [text, reference, transcript, mode, instruction, source, voice, seed, speed, precision, tier, file_format, consent],
+        [
+            text,
+            reference,
+            transcript,
+            mode,
+            instruction,
+            source,
+            voice,
+            seed,
+            speed,
+            precision,
+            tier,
+            file_format,
+            consent,
+        ],
         [audio, report],
         api_name="clone",
         concurrency_limit=slots + endpoints.engine.config.queue,

@@ -48,9 +48,7 @@ def add_file_routes(app: FastAPI, sessions: Sessions, model_key: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "voice.safetensors")
             save_voice(file, found.voice, model_key)
-            return _file(
-                file.read_bytes(), f"{safe_name(found.name, 'voice')}.safetensors", "application/octet-stream"
-            )
+            return _file(file.read_bytes(), f"{safe_name(found.name, 'voice')}.safetensors", "application/octet-stream")
 
     for path, answer in (("take", take), ("takes", archive), ("voice", voice)):
         app.add_api_route(f"/{path}/{{name}}", answer, methods=["GET"], include_in_schema=False)

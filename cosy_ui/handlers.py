@@ -51,7 +51,9 @@ class Handlers:
 
     # The reference clip
 
-    def hear(self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request) -> tuple[Any, ...]:
+    def hear(
+        self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request
+    ) -> tuple[Any, ...]:
         """A clip was loaded or taken away: (waveform, facts, window, transcript's note)."""
         lang = language(request)
         if not reference:
@@ -64,16 +66,25 @@ class Handlers:
         window = write_window(clip, span)
         url = "gradio_api/file=" + reference
         drawn = cards.waveform(clip, span, LONGEST_S, url, lang, found)
-        return drawn, self._facts(reference, window, lang), window, self._transcript_notes(reference, window, transcript, mode, lang)
+        return (
+            drawn,
+            self._facts(reference, window, lang),
+            window,
+            self._transcript_notes(reference, window, transcript, mode, lang),
+        )
 
-    def part_moved(self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request) -> tuple[str, str]:
+    def part_moved(
+        self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request
+    ) -> tuple[str, str]:
         """The user chose another part: (facts, transcript's note)."""
         lang = language(request)
         if not reference:
             return "", ""
         return self._facts(reference, window, lang), self._transcript_notes(reference, window, transcript, mode, lang)
 
-    def check_transcript(self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request) -> str:
+    def check_transcript(
+        self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request
+    ) -> str:
         return self._transcript_notes(reference, window, transcript, mode, language(request))
 
     def transcribe(self, reference: str | None, window: str, request: gr.Request) -> str:
@@ -138,7 +149,7 @@ class Handlers:
         try:
             yield self._show(
                 status=self._status(job, lang), job=job.id if streamed else "",
-                **({"fallback": None} if live else {}),
+                **({"fallback": gr.Audio(visible=True)} if live else {}),
             )  # fmt: skip
             yield from self._follow(job, lang, live)
             if job.replaced:

@@ -73,6 +73,7 @@ PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
         (r"segment (\d+): the model produced no speech; spoken again.*", r"第 \1 段：模型没有产生语音，已换一次采样重新合成"),
         (r"segment (\d+): .*the end was cut.*", r"第 \1 段：结尾被截断，使用前请先试听"),
         (r"segment (\d+): (\w+) gave values that are no numbers.*", r"第 \1 段：\2 数值溢出，此后以 fp32 合成"),
+        (r"This is the untrained miniature.*", "这是未训练的迷你模型：权重随机，只会发出噪声。要合成语音请下载模型：./run.sh fetch v3"),
         (r"numbers were read by built-in rules.*", "数字由内置规则朗读：安装 wetext 效果更好"),
         (r"the addresses behind links are not spoken", "链接背后的地址不朗读"),
         (r"not spoken, because the model has no such tag in a text: (.*)", r"不会朗读，模型没有这种标记：\1"),

@@ -26,6 +26,10 @@ from cosy_ui.voice_handlers import VoiceHandlers
 from cosy_ui.voices_tab import VoicesTab
 from cosy_ui.words import i18n, language, say
 
+ICON = (  # drawn here, so that the page asks for no file at the host's root
+    "data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 16 16%22%3E%3Cpath "
+    "d=%22M2 6v4M5 3v10M8 5v6M11 2v12M14 6v4%22 stroke=%22%236366f1%22 stroke-width=%221.6%22/%3E%3C/svg%3E"
+)
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 
@@ -60,20 +64,22 @@ def build_page(
                 head_words(engine, lang),
                 cards.marks(engine.text.tokenizer.marks, lang),
                 f'<p class="empty">{say("clip_empty", lang)}</p>',
-                cards.status(say("idle", lang), kind="idle"),
+                cards.status(f"{say('idle', lang)} {say('keys', lang)}", kind="idle"),
                 f'<p class="empty">{say("result_empty", lang)}</p>',
                 handlers.history(owner, lang),
                 cards.voices(sessions.voices(owner), lang),
                 voices.choices(owner, lang),
                 transcribe_note(handlers.transcriber, lang),
                 unavailable_note(engine, lang),
+                cards.mode_hint("zero_shot", lang),
             )
 
         page.load(
             arrive,
             None,
             [head, clone.marks, clone.facts, clone.status, clone.card, clone.history, library.listed, clone.voice,
-             clone.transcribe_why, clone.cannot],
+             clone.transcribe_why, clone.cannot,
+                clone.mode_hint],
             queue=False,
             api_visibility="private",
         )  # fmt: skip
@@ -97,7 +103,7 @@ def launch_options(engine: Engine) -> dict:
     scripts = "".join((ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("player.js", "page.js"))
     style = (ASSETS / "page" / "page.css").read_text(encoding="utf-8")
     return {
-        "head": f"<style>{style}</style><script>{facts}\n{scripts}</script>",  # css= would rewrite every selector
+        "head": f"<link rel='icon' href='{ICON}'><style>{style}</style><script>{facts}\n{scripts}</script>",  # css= would rewrite every selector
         "theme": gr.themes.Default(
             primary_hue="indigo", secondary_hue="indigo", neutral_hue="slate", font=["system-ui", "sans-serif"],
             font_mono=["ui-monospace", "Consolas", "monospace"],
@@ -125,10 +131,10 @@ def head_words(engine: Engine, lang: str) -> str:
     """Title, and what is loaded in one line."""
     line = say("loaded", lang, name=engine.name, device=engine.device)
     line += " · " + say("numbers_by", lang, backend=engine.text.backend)
-    note = engine.card.get(f"note_{lang}") or engine.card.get("note") or ""
+    note = engine.card.get("note") or ""
     return (
         f'<div class="line"><h1>{say("title", lang)}</h1><span class="dim" id="model">{escape(line)}</span></div>'
-        + cards.note(note, "warn")
+        + cards.note(note_words(note, lang), "warn")
     )
 
 
@@ -136,7 +142,8 @@ def transcribe_note(transcriber: Transcriber, lang: str) -> str:
     """Why the button is off; nothing when it works."""
     if not transcriber.unavailable:
         return ""
-    return f'<span class="dim">{escape(say("transcribe_off", lang, why=note_words(transcriber.unavailable, lang)))}</span>'
+    words = escape(say("transcribe_off", lang, why=note_words(transcriber.unavailable, lang)))
+    return f'<span class="dim">{words.replace("--whisper", "<code>--whisper</code>")}</span>'
 
 
 def unavailable_note(engine: Engine, lang: str) -> str:

@@ -161,7 +161,9 @@ class Sessions:
     def find_voice(self, name: str) -> SavedVoice | None:
         """A shared voice by name, or any page's by its unguessable id."""
         with self._lock:
-            return self.shared.get(name) or next((s.voices[name] for s in self._open.values() if name in s.voices), None)
+            return self.shared.get(name) or next(
+                (s.voices[name] for s in self._open.values() if name in s.voices), None
+            )
 
     # Coming and going
 
@@ -198,5 +200,3 @@ def shared_voices(folder: Path | None, model_key: str) -> tuple[dict[str, SavedV
         except ReferenceUnreadable as error:
             wrong.append(str(error))
     return found, wrong
-
-

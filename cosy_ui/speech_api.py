@@ -97,5 +97,3 @@ def _refusal(status: int, code: str, message: str) -> JSONResponse:
     """OpenAI's shape of an error."""
     kind = "invalid_request_error" if status < 500 else "server_error"
     return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status_code=status)
-
-

@@ -22,7 +22,9 @@ class VoiceHandlers:
     def __init__(self, engine: Engine, sessions: Sessions, clips: Clips):
         self.engine, self.sessions, self.clips = engine, sessions, clips
 
-    def save(self, name: str, reference: str | None, window: str, transcript: str, request: gr.Request) -> tuple[Any, ...]:
+    def save(
+        self, name: str, reference: str | None, window: str, transcript: str, request: gr.Request
+    ) -> tuple[Any, ...]:
         """Keep the clip of the Clone tab under a name."""
         lang, owner = language(request), request.session_hash or ""
         if not reference:

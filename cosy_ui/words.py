@@ -43,7 +43,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "source": ("Recording whose words are kept", "要转换的录音"),
     "generate": ("Generate", "生成"),
     "stop": ("Stop", "停止"),
-    "keys": ("Ctrl+Enter generates, Esc stops", "Ctrl+Enter 生成，Esc 停止"),
+    "keys": ("Ctrl+Enter generates, Esc stops.", "Ctrl+Enter 生成，Esc 停止。"),
     "settings": ("Settings", "设置"),
     "precision": ("Precision", "精度"),
     "tier": ("CUDA Graph", "CUDA Graph"),
@@ -117,7 +117,6 @@ WORDS: dict[str, tuple[str, str]] = {
     ),
     # Under the text
     "parts": ("{count} parts, spoken one after another", "共 {count} 段，依次合成"),
-    "one_part": ("Spoken in one go", "一次合成"),
     "part_pause": ("pause {seconds} s", "停顿 {seconds} 秒"),
     "marks": ("Insert", "插入"),
     "marks_other": ("More sounds", "更多声音"),

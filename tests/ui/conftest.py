@@ -109,25 +109,35 @@ def icon(message) -> bool:
     return "favicon.ico" in message.location.get("url", "")
 
 
-@pytest.fixture
-def open_page(browser, server):
-    """Open the page; fails the test when the browser's console had an error."""
-    contexts, errors = [], []
+@pytest.fixture(scope="package")
+def desk(browser):
+    """A browser profile that pages share, so that the scripts are fetched once."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US", permissions=["microphone"])
+    yield context
+    context.close()
 
-    def open(url="", width=1280, height=900, locale="en-US", script="", **options):
-        context = browser.new_context(
-            viewport={"width": width, "height": height}, locale=locale, accept_downloads=True, **options
-        )
+
+@pytest.fixture
+def open_page(browser, server, desk):
+    """Open the page; fails the test when the browser's console had an error. Without options: in the shared profile."""
+    opened, errors = [], []
+
+    def open(url="", script="", **options):
+        viewport = {"width": options.pop("width", 1280), "height": options.pop("height", 900)}
+        context = browser.new_context(viewport=viewport, **options) if script or options else desk
         page = context.new_page()
         page.on("pageerror", lambda e: errors.append(str(e)))
-        page.on("console", lambda m: errors.append(f"{m.text} {m.location}") if m.type == "error" and not icon(m) else None)
-        page.add_init_script(script or "0")
+        page.on(
+            "console", lambda m: errors.append(f"{m.text} {m.location}") if m.type == "error" and not icon(m) else None
+        )
+        if script:
+            page.add_init_script(script)
         page.goto(url or server.url)
         page.wait_for_selector("#generate", timeout=30_000)
-        contexts.append(context)
+        opened.append(page if context is desk else context)
         return page
 
     yield open
-    for context in contexts:
-        context.close()
+    for thing in opened:
+        thing.close()
     assert not errors, errors

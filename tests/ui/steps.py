@@ -29,8 +29,10 @@ def fill(page, clip=None, text=TEXT, transcript=WORDS, seed="5"):
 
 def choose(page, mode):
     """Click a mode by its id."""
+    old = page.locator("#mode-hint").inner_text()
     page.locator(f"#mode input[value={mode}]").click()
-    page.wait_for_timeout(400)
+    page.wait_for_function(f"document.querySelector('#mode-hint').innerText !== {old!r}", timeout=10_000)
+    page.wait_for_timeout(50)
 
 
 def generate(page):

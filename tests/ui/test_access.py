@@ -1,9 +1,11 @@
 """The same page for other people and places: phones, Chinese, keyboards, old browsers, proxies, shared links, no network."""
 
 import re
+import shutil
 
 import pytest
 
+from cosy_ui.take_player import TakePlayer
 from tests.test_engine import WORDS
 from tests.ui.conftest import serving
 from tests.ui.proxy import behind_prefix
@@ -42,7 +44,9 @@ def test_chinese_dark_phone_one_column_and_server_messages_in_chinese(open_page,
     generate(page)
     assert "不会朗读" in page.locator("#result-card").inner_text() and "首音" in page.locator("#metrics").inner_text()
     width = page.evaluate("document.documentElement.scrollWidth")
-    widest = page.evaluate("Math.max(...[...document.querySelectorAll('.gradio-container *')].map(e => e.getBoundingClientRect().right))")
+    widest = page.evaluate(
+        "Math.max(...[...document.querySelectorAll('.gradio-container *')].map(e => e.getBoundingClientRect().right))"
+    )
     assert width <= 390 and widest <= 391
     for thing in ("#generate", "#stop", "#result-card a[data-kind=wav]", "ol.takes [data-act=copy]"):
         assert page.locator(thing).first.bounding_box()["height"] >= 44, thing
@@ -73,7 +77,18 @@ def test_the_page_asks_nothing_of_the_network_and_needs_no_mouse(browser, server
         )
         reached.add(here[0])
         rings &= here[1] or not here[0]
-    assert {"mode", "reference", "transcript", "text", "generate", "stop", "stream", "precision", "dice", "lock"} <= reached
+    assert {
+        "mode",
+        "reference",
+        "transcript",
+        "text",
+        "generate",
+        "stop",
+        "stream",
+        "precision",
+        "dice",
+        "lock",
+    } <= reached
     assert rings
     nameless = page.evaluate(
         "[...document.querySelectorAll('button, a, input, textarea, [role=slider]')].filter(e => e.offsetParent && !("
@@ -86,7 +101,9 @@ def test_the_page_asks_nothing_of_the_network_and_needs_no_mouse(browser, server
     context.close()
 
 
-@pytest.mark.parametrize("script,kind", [("delete window.AudioWorkletNode", "buffers"), ("delete window.ReadableStream", "none")])
+@pytest.mark.parametrize(
+    "script,kind", [("delete window.AudioWorkletNode", "buffers"), ("delete window.ReadableStream", "none")]
+)
 def test_a_browser_without_worklets_plays_too(open_page, clip, script, kind):
     page = open_page(script=script)
     assert page.evaluate("window.cosyPlayer.kind()") == kind
@@ -100,6 +117,26 @@ def test_a_browser_without_worklets_plays_too(open_page, clip, script, kind):
     else:  # the page's own audio component plays the whole
         assert metric(page, "first_browser") == "not streamed"
         assert page.evaluate("window.cosyPlayer.stats.state") == "waiting" and samples.any()
+
+
+@pytest.mark.skipif(not shutil.which("ffmpeg"), reason="Gradio streams through ffmpeg; without it the whole is played")
+def test_with_ffmpeg_gradios_own_stream_is_the_last_fallback(open_page, engine, clip):
+    with serving(engine) as server:
+        page = open_page(server.url, script="delete window.ReadableStream")
+        fill(page, clip, text=LONG[:300])
+        page.evaluate(
+            "document.addEventListener('playing', e => { window.heard = e.target.closest('.block')?.id }, true)"
+        )
+        page.locator("#generate").click()
+        page.wait_for_function("window.heard === 'fallback'", timeout=30_000)
+        page.wait_for_selector("#metrics", timeout=30_000)
+        assert result_wav(page).any()
+
+
+def test_our_own_wav_is_served_without_a_look_by_ffprobe(clip, monkeypatch):
+    monkeypatch.setattr("gradio.processing_utils.ffmpeg_installed", lambda: True)
+    monkeypatch.setattr("gradio.processing_utils.audio_is_playable", lambda path: pytest.fail("looked"))
+    assert TakePlayer().postprocess(str(clip)).path == str(clip) and TakePlayer().get_block_name() == "audio"
 
 
 def test_behind_a_path_prefix_with_consent_examples_and_transcription(open_page, shared_server):
@@ -136,7 +173,6 @@ def test_transcription_that_is_off_says_why(open_page):
 
 def test_the_microphone_gives_a_reference(open_page, server):
     page = open_page()
-    page.context.grant_permissions(["microphone"])
     page.locator("#reference [aria-label='Record audio']").click()
     page.locator("#reference .record-button").first.click()
     page.wait_for_timeout(1500)

@@ -2,9 +2,14 @@
 
 import io
 import json
+import re
+import shutil
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import gradio_client
 import numpy as np
@@ -13,10 +18,11 @@ import soundfile
 from gradio_client import handle_file
 
 from cosy_engine import Request
+from cosy_engine.audio.voice import save_voice
 from cosy_engine.errors import UserError
 from cosy_engine.types import to_int16
 from tests.test_engine import WORDS
-from tests.ui.conftest import serving
+from tests.ui.conftest import free_port, serving
 from tests.ui.steps import LONG, TEXT
 
 
@@ -134,12 +140,62 @@ def test_a_shared_page_wants_consent_of_programs_too(engine, clip):
         assert client.predict("Hi.", handle_file(str(clip)), WORDS, consent=True, api_name="/clone")[1]["rtf"] > 0
 
 
+def test_the_readmes_examples_run(server, clip, tmp_path):
+    section = Path("README.md").read_text(encoding="utf-8").partition("## API\n")[2].partition("\n## ")[0]
+    python, curl = re.findall(r"```(?:python)?\n(.*?)```", section, re.S)
+    python, curl = (
+        code.replace("http://127.0.0.1:7860/", server.url)
+        .replace("http://127.0.0.1:7860", server.url)
+        .replace('"clip.wav"', repr(str(clip)))
+        for code in (python, curl)
+    )
+    done = subprocess.run([sys.executable, "-c", python], capture_output=True, text=True, cwd=tmp_path, check=True)
+    assert "Narrator" in done.stdout
+    if shutil.which("curl"):
+        subprocess.run(["bash", "-c", curl], check=True, cwd=tmp_path, capture_output=True)
+        assert soundfile.info(tmp_path / "out.mp3").frames > 0
+
+
+def test_the_program_starts_with_its_flags_and_says_where_it_is(server, tmp_path):
+    save_voice(tmp_path / "Anna.safetensors", server.sessions.shared["Narrator"].voice, server.engine.voices.model_key)
+    (tmp_path / "broken.safetensors").write_bytes(b"x")
+    port = free_port()
+    flags = ["--port", str(port), "--voices", str(tmp_path), "--public", "--whisper", "nowhere", "--device", "cpu"]
+    program = subprocess.Popen(
+        [sys.executable, "webui.py", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    try:
+        said = []
+        while not said or not said[-1].startswith("Stop with"):
+            said.append(program.stdout.readline())
+            assert said[-1], said
+        words = "".join(said)
+        assert (
+            f"Open http://127.0.0.1:{port}" in words and "Shared voices: Anna" in words and "Left out: broken" in words
+        )
+        client = gradio_client.Client(f"http://127.0.0.1:{port}", verbose=False)
+        assert [voice["name"] for voice in client.predict(api_name="/voices")] == ["Anna"]
+    finally:
+        program.terminate()
+        program.wait(20)
+
+
 def test_ids_work_once_and_only_if_they_exist(server, clip):
-    for path in ("pcm/none", "pcm/../etc/passwd", "pcm/", "take/none.wav", "take/.srt", "takes/none.zip", "voice/none.safetensors"):
+    for path in (
+        "pcm/none",
+        "pcm/../etc/passwd",
+        "pcm/",
+        "take/none.wav",
+        "take/.srt",
+        "takes/none.zip",
+        "voice/none.safetensors",
+    ):
         with pytest.raises(urllib.error.HTTPError) as missing:
             urllib.request.urlopen(server.url + path)
         assert missing.value.code in (403, 404), path
-    job = server.jobs.start(server.engine, Request(text="Hi.", reference=str(clip), transcript=WORDS, seed=1, stream=True), "me")
+    job = server.jobs.start(
+        server.engine, Request(text="Hi.", reference=str(clip), transcript=WORDS, seed=1, stream=True), "me"
+    )
     data = urllib.request.urlopen(server.url + f"pcm/{job.id}").read()
     assert len(data) == 2 * len(job.samples()) > 0
     with pytest.raises(urllib.error.HTTPError):

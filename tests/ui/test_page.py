@@ -31,7 +31,9 @@ pytestmark = pytest.mark.browser
 
 
 def status(page, words, timeout=30_000):
-    page.wait_for_function(f"document.querySelector('#status').innerText.includes({json.dumps(words)})", timeout=timeout)
+    page.wait_for_function(
+        f"document.querySelector('#status').innerText.includes({json.dumps(words)})", timeout=timeout
+    )
 
 
 def test_upload_generate_hear_and_download_exactly_what_was_streamed(open_page, clip):
@@ -127,7 +129,8 @@ def test_every_mode_speaks_and_shows_only_what_it_asks_for(open_page, clip, serv
         "voice_conversion": {"reference", "source"},
     }
     for number, (mode, shown) in enumerate(asks.items(), 1):
-        choose(page, mode)
+        if mode != "zero_shot":
+            choose(page, mode)
         assert {name for name in boxes if page.locator(f"#{name}").is_visible()} == shown, mode
         for name, words in (("transcript", WORDS), ("text", "Hi there."), ("instruction", "speak softly")):
             if name in shown and mode != "saved_voice":
@@ -139,7 +142,9 @@ def test_every_mode_speaks_and_shows_only_what_it_asks_for(open_page, clip, serv
             page.get_by_role("option", name=re.compile("Narrator")).click()
         generate(page)
         assert page.locator("ol.takes li").count() == number
-        assert server.sessions.find_take(page.locator("ol.takes li").first.get_attribute("data-take")).request.mode == mode
+        assert (
+            server.sessions.find_take(page.locator("ol.takes li").first.get_attribute("data-take")).request.mode == mode
+        )
     assert page.locator("#result-card .sentences").count() == 0  # a conversion has no text
 
 
@@ -158,11 +163,18 @@ def test_every_mistake_is_explained_in_the_page(open_page, clip):
             upload(page, clip)
         page.locator("#generate").click()
         page.get_by_text(re.compile(says)).last.wait_for(timeout=15_000)
-    for mode, says in (("instruct", "needs an instruction"), ("voice_conversion", "needs a source"), ("saved_voice", "choose a saved voice")):
+    for mode, says in (
+        ("instruct", "needs an instruction"),
+        ("voice_conversion", "needs a source"),
+        ("saved_voice", "choose a saved voice"),
+    ):
         choose(page, mode)
         page.locator("#generate").click()
         page.get_by_text(re.compile(says)).last.wait_for(timeout=15_000)
-    assert page.locator("#precision input[value=fp16]").is_disabled() and page.locator("#tier input[value=graph]").is_disabled()
+    assert (
+        page.locator("#precision input[value=fp16]").is_disabled()
+        and page.locator("#tier input[value=graph]").is_disabled()
+    )
     assert "CUDA GPU" in page.locator("#cannot").inner_text()
 
 
@@ -244,7 +256,12 @@ def test_long_text_is_previewed_marks_are_offered_and_unknown_ones_hinted(open_p
 
 def test_a_sentence_is_redone_settings_are_copied_back_and_all_is_zipped(open_page, clip, server):
     page = open_page()
-    fill(page, clip, text="The first sentence is here and it is long enough to stand alone, as they say, in one part of the text. " * 3)
+    fill(
+        page,
+        clip,
+        text="The first sentence is here and it is long enough to stand alone, as they say, in one part of the text. "
+        * 3,
+    )
     generate(page)
     take_id = page.locator("ol.takes li").first.get_attribute("data-take")
     first = server.sessions.find_take(take_id)
@@ -267,7 +284,9 @@ def test_a_sentence_is_redone_settings_are_copied_back_and_all_is_zipped(open_pa
     archive = zipfile.ZipFile(io.BytesIO(save(page, page.locator("#zip").click)))
     names = archive.namelist()
     assert len([n for n in names if n.endswith(".wav")]) == 2 and len([n for n in names if n.endswith(".srt")]) == 2
-    np.testing.assert_array_equal(wav(archive.read(next(n for n in names if n.startswith("take-1") and n.endswith("wav"))))[0], first.samples)
+    np.testing.assert_array_equal(
+        wav(archive.read(next(n for n in names if n.startswith("take-1") and n.endswith("wav"))))[0], first.samples
+    )
 
 
 def test_seeds_are_drawn_kept_and_shown(open_page, clip):
@@ -311,9 +330,13 @@ def test_a_voice_is_saved_used_exported_and_imported_and_stays_private(open_page
     assert other.locator("#voices li").count() == 1
     (tmp_path / "grandpa.safetensors").write_bytes(data)
     (tmp_path / "broken.safetensors").write_bytes(b"nothing")
-    other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(str(tmp_path / "grandpa.safetensors"))
+    other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(
+        str(tmp_path / "grandpa.safetensors")
+    )
     other.wait_for_function("document.querySelectorAll('#voices li').length === 2", timeout=10_000)
-    other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(str(tmp_path / "broken.safetensors"))
+    other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(
+        str(tmp_path / "broken.safetensors")
+    )
     other.get_by_text("is not a usable voice file").wait_for(timeout=10_000)
     other.locator("#voices [data-act=delete-voice]").first.click()
     other.wait_for_function("document.querySelectorAll('#voices li').length === 1", timeout=10_000)

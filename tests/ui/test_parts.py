@@ -30,7 +30,7 @@ def test_every_word_has_both_languages_with_the_same_values():
     for key, (english, chinese) in WORDS.items():
         assert key.isascii() and english and chinese
         assert set(re.findall(r"{(\w+)}", english)) == set(re.findall(r"{(\w+)}", chinese)), key
-    assert {*MODES, *TIERS} | {f"v_{code}" for code in VERDICTS} <= set(WORDS)
+    assert {*MODES, *TIERS, *(f"hint_{mode}" for mode in MODES)} | {f"v_{code}" for code in VERDICTS} <= set(WORDS)
 
 
 def test_every_used_word_exists():
@@ -39,13 +39,21 @@ def test_every_used_word_exists():
             assert key in WORDS, f"{file}: {key}"
 
 
+def test_no_word_is_left_over():
+    used = "".join(file.read_text(encoding="utf-8") for file in Path("cosy_ui").glob("*.py") if file.name != "words.py")
+    made = {*MODES, *TIERS, *(f"hint_{mode}" for mode in MODES), *(f"v_{code}" for code in VERDICTS)}
+    assert [key for key in WORDS if key not in made and f'"{key}"' not in used and f"'{key}'" not in used] == []
+
+
 def test_every_error_of_the_engine_speaks_chinese():
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.CosyError)]
     for kind in kinds:
         assert kind.code in CODES
         error = kind("some words", "text") if kind is errors.InputMissing else kind("some words")
         assert CHINESE.search(error_words(error, "zh")) and error_words(error, "en") == "some words"
-    assert error_words(ValueError("secret"), "en") == INTERNAL[0] and "secret" not in error_words(ValueError("secret"), "zh")
+    assert error_words(ValueError("secret"), "en") == INTERNAL[0] and "secret" not in error_words(
+        ValueError("secret"), "zh"
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +126,9 @@ def test_a_window_is_kept_inside_its_clip_whatever_the_page_sends():
 def test_subtitles_and_names():
     lines = srt([{"text": " 你好 ", "start_s": 0.0, "end_s": 3661.5}, {"text": "", "start_s": 0, "end_s": 1}])
     assert lines == "1\n00:00:00,000 --> 01:01:01,500\n你好\n"
-    assert safe_name("../我的 声音（最终版）#1 😀.wav", "x") == "我的-声音-最终版-1-wav" and safe_name("///", "x") == "x"
+    assert (
+        safe_name("../我的 声音（最终版）#1 😀.wav", "x") == "我的-声音-最终版-1-wav" and safe_name("///", "x") == "x"
+    )
 
 
 def test_takes_are_bounded_and_outlive_a_locked_phone_but_not_for_ever():
