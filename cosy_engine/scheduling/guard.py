@@ -18,8 +18,8 @@ class Guard:
     loop_periods: a loop has a period of up to 2 s; shorter than the sampler's window of 10 cannot survive its redraw,
         except for silence.
     loop_match: share of tokens equal to those one period earlier.
-    short_ratio: speech tokens (silent ones not counted) for a text id. Fast readers of any language stay above 2.5, and
-        releases forbid an end before 2; less means that words are missing.
+    short_ratio: tokens for a text id. Fast readers of any language stay above 2.5, and releases forbid an end before 2.
+    spoken_ratio: the same without silent tokens, of which a short reading with pauses may be half.
     long_ratio, long_base: tokens for a text id, and to begin with, after which a reading is no reading: three times the
         usual 5, so that slow speech passes. Releases allow 20, which is minutes of murmur for a long segment.
     silent_s: a syllable lasts 0.1 s; less sound than that is none.
@@ -32,6 +32,7 @@ class Guard:
     longest_period: int = 50
     loop_match: float = 0.9
     short_ratio: float = 1.5
+    spoken_ratio: float = 0.75
     long_ratio: float = 15.0
     long_base: int = 50
     silent_s: float = 0.1
@@ -65,7 +66,8 @@ class Guard:
         if not ended:
             return TOO_LONG
         spoken = sum(token not in silent_ids for token in tokens)
-        return TOO_SHORT if spoken < self.short_ratio * text_ids else None
+        short = len(tokens) < self.short_ratio * text_ids or spoken < self.spoken_ratio * text_ids
+        return TOO_SHORT if short else None
 
     def sound(self, heard: Heard, rate_hz: int) -> str | None:
         """The same for the finished sound of a segment."""

@@ -125,10 +125,10 @@ def test_good_speech_of_any_pace_has_no_verdict():
 @pytest.mark.parametrize(
     ("tokens", "ended", "verdict"),
     [([], True, EMPTY), (SPEECH[:300], False, TOO_LONG), (SPEECH[:20], True, TOO_SHORT), (list(range(12)) * 10, True, LOOP),
-     ([1, 2] * 20 + SPEECH[:40], True, TOO_SHORT)],
+     ([1, 2] * 20 + SPEECH[:20], True, TOO_SHORT), ([1, 2] * 15 + SPEECH[:30], True, None)],
 )  # fmt: skip
 def test_each_fault_of_tokens_has_its_verdict(tokens, ended, verdict):
-    """In the last case all is there but for most of it being silence."""
+    """In the last two the length is right: mostly silence, and half of it."""
     assert Guard().verdict(tokens, ended, 30, silent_ids={1, 2}) == verdict
 
 
