@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cosy_engine.errors import CosyError, SettingInvalid
+from cosy_engine.errors import CosyError, GenerationFailed, SettingInvalid
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
 from cosy_engine.settings.modes import MODES
 from cosy_engine.types import Request, Voice
@@ -31,13 +31,16 @@ def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(message)s"
     )
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character shows its number
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
     try:
         return {"clone": clone, "voice": voice, "fetch": fetch, "bench": bench, "doctor": doctor}[arguments.command](
             arguments
         )
     except CosyError as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
-        return 2
+        return 1 if isinstance(error, GenerationFailed) else 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
@@ -89,10 +92,20 @@ def _bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--tiers", default=",".join(TIERS), help="of %(default)s")
     parser.add_argument("--precisions", default=",".join(PRECISIONS), help="of %(default)s")
-    parser.add_argument("--rows", default="1,8,32", help="rows decoded together; default %(default)s")
+    parser.add_argument("--rows", type=_numbers, default=[1, 8, 32], help="rows decoded together; default 1,8,32")
     parser.add_argument("--parts", default="decode,flow,vocoder,request", help="of %(default)s")
-    parser.add_argument("--runs", type=int, default=5, help="timed runs after two discarded ones")
+    parser.add_argument(
+        "--runs", type=lambda text: _numbers(text)[0], default=5, help="timed runs after two discarded ones"
+    )
     parser.add_argument("--json", type=Path, help="also write the figures to a file")
+
+
+def _numbers(text: str) -> list[int]:
+    """Positive whole numbers, comma-separated."""
+    numbers = [int(part) for part in text.split(",")]
+    if min(numbers) < 1:
+        raise ValueError(text)
+    return numbers
 
 
 def bench(arguments: argparse.Namespace) -> int:
@@ -102,6 +115,15 @@ def bench(arguments: argparse.Namespace) -> int:
     from cosy_engine.model_files.layout import find_release
     from cosy_engine.settings.published import PUBLISHED
 
+    for given, known in (
+        (arguments.tiers, TIERS),
+        (arguments.precisions, PRECISIONS),
+        (arguments.parts, measuring.PARTS),
+    ):
+        if unknown := set(given.split(",")) - set(known):
+            raise SettingInvalid(f"{', '.join(sorted(unknown))} is not one of {', '.join(known)}")
+    if arguments.json and not arguments.json.parent.is_dir():
+        raise SettingInvalid(f"the folder {arguments.json.parent} does not exist: create it, or choose another --json")
     device = pick_device(arguments.device)
     facts = measuring.machine(device)
     print(json.dumps(facts), file=sys.stderr)
@@ -112,8 +134,7 @@ def bench(arguments: argparse.Namespace) -> int:
         release = find_release(arguments.model or default_folder())
         spec, what = release.spec, release.name
         models = load_models(release, device)
-    rows = [int(part) for part in arguments.rows.split(",")]
-    run = measuring.Bench(spec, models, rows, arguments.runs)
+    run = measuring.Bench(spec, models, arguments.rows, arguments.runs)
     results = []
     for precision, tier in measuring.runnable(device, arguments.precisions.split(","), arguments.tiers.split(",")):
         results.append(run.run(precision, tier, arguments.parts.split(",")))
@@ -171,7 +192,9 @@ def clone(arguments: argparse.Namespace) -> int:
     from cosy_engine.engine import check_request
 
     check_writable(arguments.out)
-    saved = arguments.reference.endswith(".safetensors")
+    if arguments.out.resolve() in (Path(p).resolve() for p in (arguments.reference, arguments.source) if p):
+        raise SettingInvalid(f"{arguments.out} is the recording itself: name another file for the result")
+    saved = arguments.reference.lower().endswith(".safetensors")
     request = Request(
         mode=arguments.mode or _likely_mode(arguments, saved),
         text=sys.stdin.read() if arguments.text == "-" else arguments.text,
@@ -219,10 +242,10 @@ def clone(arguments: argparse.Namespace) -> int:
 
 def _likely_mode(arguments: argparse.Namespace, saved: bool) -> str:
     """What the given inputs are for."""
-    if saved:
-        return "saved_voice"
     if arguments.source:
         return "voice_conversion"
+    if saved:
+        return "saved_voice"
     if arguments.instruction:
         return "instruct"
     return "zero_shot" if arguments.transcript else "cross_lingual"
@@ -244,7 +267,7 @@ def voice(arguments: argparse.Namespace) -> int:
     from cosy_engine.audio.voice import save_voice
     from cosy_engine.audio.waveform import read_clip
 
-    if arguments.out.suffix != ".safetensors" or not arguments.out.parent.is_dir():
+    if arguments.out.suffix != ".safetensors" or arguments.out.is_dir() or not arguments.out.parent.is_dir():
         raise SettingInvalid(f"{arguments.out}: name a file that ends in .safetensors, in a folder that exists")
     clip = read_clip(arguments.reference)
     engine = load(arguments.model, EngineConfig(device=arguments.device, slots=1, warm_up=False))

@@ -73,7 +73,12 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     speech_tokenizer = SpeechTokenizer(release.speech_tokenizer, device=device, threads=config.onnx_threads)
     speaker_encoder = SpeakerEncoder(release.speaker_encoder, device=device, threads=config.onnx_threads)
     voices = VoiceEncoder(
-        speech_tokenizer, speaker_encoder, release.spec.mel, model_key(release), cache_bytes=config.voice_cache_bytes
+        speech_tokenizer,
+        speaker_encoder,
+        release.spec.mel,
+        model_key(release),
+        cache_bytes=config.voice_cache_bytes,
+        speech_tokens=release.spec.llm.speech_tokens,
     )
     tiers = available_tiers(device, release.spec.llm)
     shelf = StageShelf(load_models(release, device), row_bucket(config.slots), tiers)
@@ -235,18 +240,15 @@ def pick_device(wanted: str) -> torch.device:
     """
     if wanted == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(wanted)
-    except RuntimeError as error:
-        raise ModeUnavailable(f"unknown device {wanted!r}: choose auto, cpu, cuda or cuda:N") from error
-    if device.type == "cuda":
+    kind, _, index = wanted.partition(":")
+    if kind not in ("cpu", "cuda") or (index and not index.isdecimal()) or (kind == "cpu" and index):
+        raise ModeUnavailable(f"unknown device {wanted!r}: choose auto, cpu, cuda or cuda:N")
+    if kind == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= count:
+        if int(index or 0) >= count:
             raise ModeUnavailable(f"{wanted} is not there: {count} CUDA devices can be used; choose auto or cpu")
-        return torch.device("cuda", device.index or 0)
-    if device.type != "cpu":
-        raise ModeUnavailable(f"device {wanted!r} is not supported: choose auto, cpu, cuda or cuda:N")
-    return device
+        return torch.device("cuda", int(index or 0))
+    return torch.device("cpu")
 
 
 def unavailable_here(device: torch.device, llm: LlmSpec | None = None) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 import threading
 import time
@@ -17,7 +16,16 @@ from cosy_engine.audio.clip_report import transcript_note
 from cosy_engine.audio.voice import VoiceEncoder
 from cosy_engine.audio.waveform import read_clip
 from cosy_engine.audio.window import best_window
-from cosy_engine.errors import Cancelled, CosyError, InputMissing, ModeUnavailable, ReferenceTooLong, SettingInvalid
+from cosy_engine.errors import (
+    Cancelled,
+    CosyError,
+    InputMissing,
+    ModeUnavailable,
+    ReferenceTooLong,
+    SettingInvalid,
+    TextEmpty,
+    TextTooLong,
+)
 from cosy_engine.scheduling.guard import Guard
 from cosy_engine.scheduling.session import Job, SegmentJob, Session
 from cosy_engine.scheduling.worker import Worker
@@ -27,6 +35,8 @@ from cosy_engine.settings.modes import MODES, OPTIONAL_INPUTS, Mode
 from cosy_engine.text.frontend import TextFrontend
 from cosy_engine.types import AudioChunk, Clip, Report, Request, Voice
 
+# The prompt is read in one piece, and everybody waits for it: no clip of 30 s has more words, no instruction needs more.
+LONGEST_CHARS = {"transcript": 2000, "instruction": 1000}
 LONGEST_REFERENCE_S = 30.0  # limit of the speech tokenizer
 
 
@@ -198,6 +208,7 @@ class Engine:
     def _voice(self, reference: Any, transcript: str, keep_whole: bool = False) -> tuple[Voice, list[str]]:
         """keep_whole: the transcript describes the whole clip, so it must not be cut."""
         if isinstance(reference, Voice):
+            self.voices.check(reference, "the saved voice")
             return (replace(reference, transcript=transcript) if transcript else reference), []
         clip = reference if isinstance(reference, Clip) else read_clip(reference)
         notes = list(clip.notes)
@@ -229,14 +240,33 @@ class Engine:
     def _feed(self, session: Session, pieces: Iterable[str]) -> None:
         """Pump a user's text iterator into its session; the worker never waits for it."""
         try:
-            for ids in self.text.pieces(pieces):
-                if session.finished.is_set() or session.cancelled.is_set():
-                    return
+            for ids in self.text.pieces(self._checked(session, pieces)):
                 session.push_text(ids)
             session.push_text(None)
         except Exception as error:  # the iterator is the caller's code: whatever it raises ends this request
             session.fail(error)
             session.cancel()
+        except BaseException as error:  # asyncio's CancelledError, GeneratorExit, SystemExit: the text will not go on
+            session.fail(Cancelled(f"the text ended early ({type(error).__name__})"))
+            session.cancel()
+
+    def _checked(self, session: Session, pieces: Iterable[str]) -> Iterator[str]:
+        """The pieces while somebody listens; text only, and no more of it than a whole text may have."""
+        count, words = 0, False
+        for piece in pieces:
+            if session.finished.is_set() or session.cancelled.is_set():
+                return
+            if not isinstance(piece, str):
+                raise SettingInvalid(f"the text iterator gave a {type(piece).__name__}: give pieces of text")
+            count += len(piece)
+            if count > self.config.max_text_chars:
+                raise TextTooLong(
+                    f"more than {self.config.max_text_chars:,} characters came: end the text, and start another request"
+                )
+            words = words or any(c.isalnum() for c in piece)
+            yield piece
+        if not words:
+            raise TextEmpty("the text iterator ended without a word that can be spoken: give it some text")
 
     def _report(
         self, session: Session, request: Request, notes: tuple[str, ...], front_s: float, first_s: float
@@ -270,18 +300,32 @@ def check_request(request: Request) -> Mode:
 
     Raises: InputMissing, SettingInvalid: what to give or to change.
     """
+    for name in ("mode", "transcript", "instruction", "client"):
+        if not isinstance(getattr(request, name), str):
+            raise SettingInvalid(f"{name} is a {type(getattr(request, name)).__name__}: give a text")
+    if not isinstance(request.text, str) and (
+        isinstance(request.text, (bytes, list, dict)) or not isinstance(request.text, Iterable)
+    ):
+        raise SettingInvalid(f"text is a {type(request.text).__name__}: give a text, or an iterator of pieces of text")
+    if not isinstance(request.stream, bool):
+        raise SettingInvalid(f"stream is {request.stream!r}: give True or False")
+    for name, limit in LONGEST_CHARS.items():
+        if len(getattr(request, name)) > limit:
+            raise TextTooLong(
+                f"the {name} has {len(getattr(request, name)):,} characters, at most {limit:,} can be used: shorten it"
+            )
     mode = MODES.get(request.mode)
     if mode is None:
         raise SettingInvalid(f"unknown mode {request.mode!r}: choose one of {', '.join(MODES)}")
     for name in OPTIONAL_INPUTS:
-        given = _given(getattr(request, name))
+        given = _given(getattr(request, name)) or (name == "transcript" and isinstance(request.reference, Voice))
         if name in mode.asks and not given and name != "text":  # an empty text has its own, better message
             raise InputMissing(MISSING[name].format(mode=mode.id), name)
         if given and name not in mode.asks + mode.accepts and name in ("instruction", "source"):
             raise SettingInvalid(f"mode {mode.id} does not use {name}: leave it empty, or choose another mode")
     if mode.id == "saved_voice" and not isinstance(request.reference, Voice):
         raise InputMissing("choose a saved voice first", "reference")
-    if not isinstance(request.speed, (int, float)) or not math.isfinite(request.speed) or not 0.5 <= request.speed <= 2:
+    if not isinstance(request.speed, (int, float)) or not 0.5 <= request.speed <= 2:  # NaN fails too
         raise SettingInvalid(f"speed {request.speed} is out of range: choose 0.5 to 2")
     if request.speed != 1 and (request.stream or not isinstance(request.text, str)):
         raise SettingInvalid("speed is not available in streaming: set it to 1, or switch streaming off")
@@ -290,7 +334,7 @@ def check_request(request: Request) -> Mode:
     if request.seed is not None and not 0 <= request.seed < 2**32:
         raise SettingInvalid(f"seed {request.seed} is out of range: choose a whole number from 0 to {2**32 - 1}")
     for name, chosen, known in (("precision", request.precision, PRECISIONS), ("tier", request.tier, TIERS)):
-        if chosen is not None and chosen not in known:
+        if chosen is not None and (not isinstance(chosen, str) or chosen not in known):
             raise SettingInvalid(f"unknown {name} {chosen!r}: choose one of {', '.join(known)}")
     return mode
 

@@ -1,14 +1,18 @@
 """The whole path on the built-in miniature: every mode, streaming against whole, seeds, users side by side, bad input."""
 
+import asyncio
 import gc
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from cosy_engine import Request, load
+from cosy_engine import Request, Voice, load
+from cosy_engine.build import pick_device
 from cosy_engine.errors import (
+    Cancelled,
     CosyError,
     InputMissing,
     ModeUnavailable,
@@ -237,6 +241,18 @@ BAD = [
     (request(seed=-1), SettingInvalid, "seed"),
     (request(seed=1.5), SettingInvalid, "seed"),
     (request(precision="int4"), SettingInvalid, "fp32"),
+    (request(text=None), SettingInvalid, "text is a NoneType"),
+    (request(text=5), SettingInvalid, "text is a int"),
+    (request(text=b"bytes"), SettingInvalid, "text is a bytes"),
+    (request(text=["a", 3]), SettingInvalid, "text is a list"),
+    (request(transcript=5), SettingInvalid, "transcript is a int"),
+    (request(mode="instruct", transcript="", instruction=[]), SettingInvalid, "instruction is a list"),
+    (request(mode=[]), SettingInvalid, "mode is a list"),
+    (request(stream="yes"), SettingInvalid, "stream"),
+    (request(speed=10**400), SettingInvalid, "0.5"),
+    (request(tier=np.zeros(3)), SettingInvalid, "tier"),
+    (request(transcript="a" * 2001), TextTooLong, "transcript"),
+    (request(mode="instruct", transcript="", instruction="<!--" * 25000), TextTooLong, "instruction"),
     (request(precision="fp16"), ModeUnavailable, "CPU"),
     (request(tier="graph"), ModeUnavailable, "CUDA"),
     (request(tier="warp"), SettingInvalid, "eager"),
@@ -259,3 +275,84 @@ def test_a_long_reference_without_transcript_is_cut_to_its_best_part_and_said(en
     speech = engine.speak(request(mode="cross_lingual", transcript="", reference=speechlike(25.0)))
     assert speech._session.job.voice.seconds <= 10.5 and speech.notes
     list(speech)
+
+
+def ends_with(engine, job, error, words):
+    with pytest.raises(error, match=words):
+        list(engine.speak(job))
+    for _ in range(100):
+        if engine.worker.load() == (0, 0):
+            return
+        threading.Event().wait(0.05)
+    raise AssertionError("a slot was lost")
+
+
+@pytest.mark.parametrize("pieces", [[], [""], ["  ", "\u200b"]])
+def test_text_in_pieces_without_a_word_is_refused_like_a_whole_one(engine, pieces):
+    ends_with(engine, request(text=iter(pieces)), TextEmpty, "without a word")
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, SystemExit, KeyboardInterrupt])
+def test_an_iterator_that_is_torn_down_frees_its_slot(engine, error):
+    def pieces():
+        yield "Hello there, "
+        raise error
+
+    ends_with(engine, request(text=pieces()), Cancelled, "ended early")
+
+
+def test_an_iterator_of_other_things_than_text_is_refused(engine):
+    ends_with(engine, request(text=iter(["Hello ", 5])), SettingInvalid, "int")
+
+
+def test_an_endless_iterator_is_read_no_faster_than_it_is_spoken_and_only_so_far(engine):
+    pulled = 0
+
+    def pieces():
+        nonlocal pulled
+        while True:
+            pulled += 1
+            yield "word "
+
+    speech = engine.speak(request(text=pieces()))
+    next(speech)
+    assert pulled < 500  # back-pressure: far from the 1,000 pieces that may come in all
+    speech.close()
+    assert speech._session.finished.wait(10)
+    before = pulled
+    threading.Event().wait(1.5)
+    assert pulled <= before + 1  # nobody pulls for nobody
+
+
+def test_listeners_who_write_slowly_hold_no_place_of_others(engine):
+    gate = threading.Event()
+
+    def pieces():
+        yield "One moment "
+        gate.wait(30)
+
+    slow = [engine.speak(request(text=pieces())) for _ in range(engine.config.slots)]
+    try:
+        assert engine.speak_all(request(text="Hi there.")).report.audio_s > 0
+    finally:
+        for speech in slow:
+            speech.close()
+        gate.set()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"tokens": torch.full((40,), 7000)}, {"mel": torch.zeros(3, 80)}, {"mel": torch.full((80, 80), torch.nan)}, {"embedding": torch.zeros(5)}, {"tokens": None}],
+)  # fmt: skip
+def test_a_broken_voice_is_refused_before_it_reaches_the_model(engine, change):
+    good = Voice(torch.arange(40), torch.zeros(80, 80), torch.ones(192), "words of the clip")
+    with pytest.raises(ReferenceUnreadable, match="not a usable voice"):
+        engine.speak(request(mode="saved_voice", transcript="", reference=replace(good, **change)))
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:256", "cuda:999", "cuda:x", "gpu", "cpu:1", ""])
+def test_a_device_that_is_not_there_is_named(device):
+    if torch.cuda.is_available() and device == "cuda:0":
+        return
+    with pytest.raises(ModeUnavailable):
+        pick_device(device)

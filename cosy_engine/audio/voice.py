@@ -21,7 +21,7 @@ from torch import Tensor
 from cosy_engine.audio.features import TOKENIZER_HZ, flow_mel, resample
 from cosy_engine.audio.speaker_encoder import WIDTH
 from cosy_engine.audio.speech_tokenizer import MAX_S, SAMPLES_PER_TOKEN
-from cosy_engine.errors import ReferenceTooLong, ReferenceTooShort, ReferenceUnreadable
+from cosy_engine.errors import ModelFilesError, ReferenceTooLong, ReferenceTooShort, ReferenceUnreadable
 from cosy_engine.settings.model_spec import MelSpec
 from cosy_engine.types import Clip, Voice
 
@@ -38,13 +38,21 @@ class VoiceEncoder:
     threads ask at the same time."""
 
     def __init__(
-        self, tokenizer: Model, speaker: Model, mel_spec: MelSpec, model_key: str, *, cache_bytes: int = 64 * 2**20
+        self,
+        tokenizer: Model,
+        speaker: Model,
+        mel_spec: MelSpec,
+        model_key: str,
+        *,
+        cache_bytes: int = 64 * 2**20,
+        speech_tokens: int = 6561,
     ):
-        """model_key: names the weights behind tokenizer and speaker; part of every voice's key."""
+        """speech_tokens: how many codes the language model knows. model_key: names the weights behind tokenizer and speaker; part of every voice's key."""
         self.tokenizer = tokenizer
         self.speaker = speaker
         self.mel_spec = mel_spec
         self.model_key = model_key
+        self.speech_tokens = speech_tokens
         self._voices = _Cache(cache_bytes)
         self._sources = _Cache(cache_bytes // 4)
 
@@ -94,12 +102,18 @@ class VoiceEncoder:
         mel = flow_mel(resample(wave, clip.rate_hz, self.mel_spec.rate_hz)[None], self.mel_spec)[0]  # (F, M)
         tokens = self.tokenizer(wave16)
         length = min(len(mel) // FRAMES_PER_TOKEN, len(tokens))
-        return Voice(
+        voice = Voice(
             tokens=tokens[:length].clone(),
             mel=mel[: FRAMES_PER_TOKEN * length].clone(),
             embedding=self.speaker(wave16),
             key=key,
         )
+        self.check(voice, "the reference")
+        return voice
+
+    def check(self, voice: Voice, name: str) -> None:
+        """See check_voice, with this model's sizes."""
+        check_voice(voice, name, speech_tokens=self.speech_tokens, mel_bins=self.mel_spec.bins)
 
     @torch.inference_mode()
     def _source_tokens(self, clip: Clip) -> Tensor:
@@ -111,12 +125,18 @@ class VoiceEncoder:
                 break  # a rest of less than one token
             parts.append(self.tokenizer(wave[:cut]))
             wave = wave[cut:]
-        return torch.cat(parts)
+        tokens = torch.cat(parts)
+        if int(tokens.min()) < 0 or int(tokens.max()) >= self.speech_tokens:
+            raise ModelFilesError(
+                "the speech tokenizer gave ids that the language model does not know: files of two models are mixed"
+            )
+        return tokens
 
 
 def save_voice(path: str | Path, voice: Voice, model_key: str) -> None:
     """One .safetensors file: features, and the transcript in its metadata. Written whole or not at all."""
     path = Path(path)
+    check_voice(voice, path.name, mel_bins=voice.mel.shape[-1], speech_tokens=2**31)
     header = {"format": VOICE_FORMAT, "model": model_key, "transcript": voice.transcript, "key": voice.key}
     tensors = {
         "tokens": voice.tokens.to(torch.int32).contiguous(),
@@ -125,7 +145,7 @@ def save_voice(path: str | Path, voice: Voice, model_key: str) -> None:
     }
     part = path.with_name(f".{path.name[:100]}.{os.getpid()}.{threading.get_ident()}.part")
     try:
-        save_file(tensors, part, metadata={"voice": json.dumps(header, ensure_ascii=False)})
+        save_file(tensors, part, metadata={"voice": json.dumps(header)})
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
@@ -143,8 +163,11 @@ def load_voice(path: str | Path, model_key: str, *, speech_tokens: int = 6561, m
         if not right:
             raise ReferenceUnreadable(f"{name} is not a usable voice file ({what}): save the voice again from its clip")
 
-    check(path.is_file(), "no such file")
-    size = path.stat().st_size
+    try:
+        size = path.stat().st_size if path.is_file() else None
+    except OSError:  # a name longer than the file system allows
+        size = None
+    check(size is not None, "no such file")
     check(0 < size <= MAX_VOICE_BYTES, f"{size} bytes, expected 1 to {MAX_VOICE_BYTES}")
     try:
         with safe_open(path, "pt") as file:
@@ -152,7 +175,7 @@ def load_voice(path: str | Path, model_key: str, *, speech_tokens: int = 6561, m
             names = set(file.keys())
             check(names == {"tokens", "mel", "embedding"}, f"it holds {sorted(names)[:5]}")
             tokens, mel, embedding = (file.get_tensor(key) for key in ("tokens", "mel", "embedding"))
-    except (SafetensorError, ValueError, OSError) as error:
+    except (SafetensorError, ValueError, OSError, RecursionError) as error:
         raise ReferenceUnreadable(
             f"{name} is not a usable voice file ({str(error)[:100]}): save the voice again from its clip"
         ) from error
@@ -162,22 +185,43 @@ def load_voice(path: str | Path, model_key: str, *, speech_tokens: int = 6561, m
         isinstance(transcript, str) and len(transcript) <= MAX_TRANSCRIPT_CHARS, "its transcript is missing or too long"
     )
     check(isinstance(key, str) and len(key) <= 64, "its key is missing")
-    check(tokens.dtype == torch.int32 and tokens.ndim == 1, f"tokens are {tokens.dtype} {tuple(tokens.shape)}")
-    check(1 <= len(tokens) <= MAX_S * 25, f"{len(tokens)} tokens")
-    check(
-        mel.dtype == torch.float32 and mel.shape == (FRAMES_PER_TOKEN * len(tokens), mel_bins),
-        f"mel {tuple(mel.shape)}",
-    )
-    check(embedding.dtype == torch.float32 and embedding.shape == (WIDTH,), f"embedding {tuple(embedding.shape)}")
-    check(int(tokens.min()) >= 0 and int(tokens.max()) < speech_tokens, "a token id is outside the model's range")
-    check(bool(torch.isfinite(mel).all() and torch.isfinite(embedding).all()), "a value is not finite")
-    check(float(mel.abs().max()) < 30 and 0 < float(embedding.abs().max()) < 1e4, "a value is out of range")
+    kinds = tokens.dtype, mel.dtype, embedding.dtype
+    check(kinds == (torch.int32, torch.float32, torch.float32), f"its numbers are {kinds}")
+    voice = Voice(tokens.long(), mel, embedding, transcript, key)
+    check_voice(voice, name, speech_tokens=speech_tokens, mel_bins=mel_bins)
     if header.get("model") != model_key:
         raise ReferenceUnreadable(
             f"{name} was made with {str(header.get('model'))[:60]}, the loaded model is {model_key}: "
             "save the voice again from its clip with this model"
         )
-    return Voice(tokens.long(), mel, embedding, transcript, key)
+    return voice
+
+
+def check_voice(voice: Voice, name: str, *, speech_tokens: int = 6561, mel_bins: int = 80) -> None:
+    """A voice that a model can take: shapes, ranges, finite numbers. An id out of range would break a GPU for everyone.
+
+    Raises: ReferenceUnreadable: says what is wrong.
+    """
+
+    def check(right: bool, what: str) -> None:
+        if not right:
+            raise ReferenceUnreadable(f"{name} is not a usable voice ({what}): save the voice again from its clip")
+
+    tokens, mel, embedding = voice.tokens, voice.mel, voice.embedding
+    check(all(isinstance(x, Tensor) for x in (tokens, mel, embedding)), "its features are no tensors")
+    check(not tokens.is_floating_point() and tokens.ndim == 1, f"tokens {tokens.dtype} {tuple(tokens.shape)}")
+    check(1 <= len(tokens) <= MAX_S * 25, f"{len(tokens)} tokens")
+    check(
+        mel.is_floating_point() and mel.shape == (FRAMES_PER_TOKEN * len(tokens), mel_bins), f"mel {tuple(mel.shape)}"
+    )
+    check(embedding.is_floating_point() and embedding.shape == (WIDTH,), f"embedding {tuple(embedding.shape)}")
+    check(int(tokens.min()) >= 0 and int(tokens.max()) < speech_tokens, "a token id is outside the model's range")
+    check(bool(torch.isfinite(mel).all() and torch.isfinite(embedding).all()), "a value is not finite")
+    check(float(mel.abs().max()) < 30 and 0 < float(embedding.abs().max()) < 1e4, "a value is out of range")
+    check(
+        isinstance(voice.transcript, str) and len(voice.transcript) <= MAX_TRANSCRIPT_CHARS,
+        f"its transcript is longer than {MAX_TRANSCRIPT_CHARS} characters",
+    )
 
 
 class _Cache:

@@ -65,6 +65,10 @@ def check_writable(path: str | Path) -> Path:
     Raises: SettingInvalid: unknown ending, a folder, a missing folder, or no right to write; asked before work begins.
     """
     path = Path(path)
+    try:
+        path.exists()
+    except OSError as error:
+        raise SettingInvalid(f"{path.name[:60]} cannot be a file name ({error.strerror}): choose another") from error
     if path.exists() and not path.is_file() and not path.is_dir():
         raise SettingInvalid(f"{path} is no ordinary file: choose another place")
     if path.is_dir():

@@ -23,6 +23,8 @@ from cosy_engine.scheduling.hop import HopPolicy
 from cosy_engine.stages import DecodePool, FlowPrompt, Stages
 from cosy_engine.types import AudioChunk, Voice, cpu_float
 
+TEXT_PIECES = 64  # of a text in pieces, how many may wait to be spoken
+
 REMEDY = {
     EMPTY: "the model produced no speech",
     LOOP: "the model repeated itself",
@@ -125,7 +127,7 @@ class Session:
         self._prompt: FlowPrompt | None = None
         self._after_prompt: Any = None  # flow state that has seen the prompt; forked by every segment
         self._out: queue.SimpleQueue[AudioChunk | Exception | None] = queue.SimpleQueue()
-        self._text: queue.SimpleQueue[list[int] | None] = queue.SimpleQueue()
+        self._text: queue.Queue[list[int] | None] = queue.Queue(TEXT_PIECES)
 
     # Consumer's side
 
@@ -145,9 +147,14 @@ class Session:
         self.wake()
 
     def push_text(self, ids: list[int] | None) -> None:
-        """More text of a bistream job; None ends it."""
-        self._text.put(ids)
-        self.wake()
+        """More text of a bistream job; None ends it. Waits while much is still unspoken, unless nobody listens any more."""
+        while not (self.finished.is_set() or self.cancelled.is_set()):
+            try:
+                self._text.put(ids, timeout=1.0)
+            except queue.Full:
+                continue
+            self.wake()
+            return
 
     # Worker's side
 

@@ -44,7 +44,7 @@ class Worker:
         with self._changed:
             if self._closing:
                 raise Busy("the engine is closing: no new requests are taken")
-            free = self.slots - len(self._running)
+            free = self.slots - sum(not s.waiting() for s in self._running)
             if len(self._waiting) >= self.queue + max(0, free):
                 raise Busy(f"{len(self._waiting)} requests are waiting already: try again in a moment")
             self._waiting.append(session)
@@ -119,7 +119,10 @@ class Worker:
         for session in [s for s in self._waiting if s.cancelled.is_set()]:
             self._waiting.remove(session)
             session.fail(Cancelled("stopped while waiting"))
-        while self._waiting and len(self._running) < self.slots:
+        # A request that waits for its own text holds no place of others.
+        busy = sum(not session.waiting() for session in self._running)
+        while self._waiting and busy < self.slots:
+            busy += 1
             place = next_in_queue([s.job.client for s in self._waiting], [s.job.client for s in self._running])
             session = self._waiting[place]
             del self._waiting[place]

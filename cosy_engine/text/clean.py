@@ -32,7 +32,7 @@ BAR = "[|\uff5c\u01c0\u2223\u2758\ufe31\u00a6]"
 OPEN, CLOSE = "[<\uff1c\u2039\u3008\ufe64\u27e8]", "[>\uff1e\u203a\u3009\ufe65\u27e9]"
 CONTROL = re.compile(rf"{OPEN}\s*{BAR}([^<>\n|\uff5c]{{0,60}}?){BAR}\s*{CLOSE}")
 ANGLE = re.compile(
-    r"</?[A-Za-z][\w:-]*(?:\s+[\w:-]+\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>]+))*\s*/?>|<!--.*?-->", re.S
+    r"</?[A-Za-z][\w:-]*(?:\s+[\w:-]+\s*=\s*(?:\"[^\"<>]*\"|'[^'<>]*'|[^\s\"'<>]+))*\s*/?>|<!--[^<>]{0,500}-->", re.S
 )
 SQUARE = re.compile(r"\[\s*([^\[\]\n]{1,40}?)\s*\]")
 TAG_WORD = re.compile(r"/?[A-Za-z][A-Za-z_-]*/?")
