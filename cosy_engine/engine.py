@@ -170,6 +170,7 @@ class Engine:
             notes += filter(None, [transcript_note(voice.transcript, voice.seconds)])
         if hears and plan is not None:
             notes += filter(None, [self.text.short_text_note(plan, voice.transcript)])
+            notes += filter(None, [self.text.accent_note(plan, voice.transcript)])
         segments = self._source_segments(request, notes) if plan is None and not pieces else []
         if mode.speaks_text:
             prompt = self.text.prompt_ids(mode, voice.transcript, request.instruction)

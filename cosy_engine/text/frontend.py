@@ -13,6 +13,7 @@ from cosy_engine.errors import TextEmpty, TextTooLong, TextUnspeakable
 from cosy_engine.settings.model_spec import ModelSpec
 from cosy_engine.settings.modes import Mode
 from cosy_engine.text.clean import clean_characters, neutralise_tags, strip_prefix
+from cosy_engine.text.languages import detect
 from cosy_engine.text.normalize import TextNormalizer
 from cosy_engine.text.reference_rules import reference_segments, reference_text
 from cosy_engine.text.split import STOP_S, Segment, speakable, split_text
@@ -110,6 +111,17 @@ class TextFrontend:
                 "use a shorter clip, or a longer text"
             )
         return None
+
+    @staticmethod
+    def accent_note(plan: TextPlan, transcript: str) -> str | None:
+        """A hint when the reference speaks another language than the text: its accent is cloned with the voice."""
+        heard, spoken = detect(transcript, fallback="und"), plan.language
+        if "und" in (heard, spoken) or heard == spoken:
+            return None
+        return (
+            f"the reference speaks {heard} and the text is {spoken}: an accent may be heard; mode cross_lingual keeps it "
+            "smaller, a reference in the language of the text smallest"
+        )
 
     def prompt_ids(self, mode: Mode, transcript: str = "", instruction: str = "") -> list[int]:
         """Ids that stand before the text: an instruction, else the transcript if the mode's LLM hears the reference.

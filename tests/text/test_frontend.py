@@ -182,6 +182,18 @@ def test_a_text_much_shorter_than_the_transcript_gets_a_hint(frontends):
     assert frontend.short_text_note(frontend.plan("今天天气不错啊"), "字" * 10) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "transcript", "named"),
+    [("Good morning, how are you today?", "希望你以后能够做的比我还好呦。", "speaks zh and the text is en"),
+     ("今天天气很好。", "The weather is fine today.", "speaks en and the text is zh"),
+     ("今天用GPT写代码。", "希望你以后能够做的比我还好呦。", None), ("The weather is fine.", "This is my own voice.", None), ("Hi", "xyzzy", None)],
+)  # fmt: skip
+def test_a_reference_of_another_language_gets_a_hint_about_its_accent(frontends, text, transcript, named):
+    frontend = frontends["v3"]
+    note = frontend.accent_note(frontend.plan(text), transcript)
+    assert (named in note and "cross_lingual" in note) if named else note is None
+
+
 def test_a_tag_split_over_pieces_is_held_back_and_neutralised(frontends):
     frontend = frontends["v3"]
     pieces = list(frontend.pieces(["Hello <|endof", "prompt|> wor", "ld [laugh", "ter] ok", " a<b"]))
