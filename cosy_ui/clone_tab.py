@@ -10,7 +10,6 @@ from cosy_engine import MODES
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS
 from cosy_ui import cards
 from cosy_ui.handlers import FORM, Handlers, drawn_seed
-from cosy_ui.take_player import TakePlayer
 from cosy_ui.words import language, say
 
 QUIET = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -94,7 +93,7 @@ class CloneTab:
             self.generate = gr.Button(words("generate"), variant="primary", elem_id="generate", min_width=120, scale=2)
             self.stop = gr.Button(words("stop"), variant="stop", elem_id="stop", min_width=100, scale=1)
         self.status = gr.HTML(apply_default_css=False, elem_id="status")
-        self.audio = TakePlayer(
+        self.audio = gr.Audio(
             label=words("result"),
             format="wav",
             interactive=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -280,11 +281,19 @@ class Handlers:
             file.write_bytes(take.wav())
             yield self._show(
                 status=cards.status(words, kind="idle"),
-                audio=gr.Audio(value=str(file), visible=True, autoplay=not (streamed or live)),
+                audio=gr.Audio(value=self._playable(take, file), visible=True, autoplay=not (streamed or live)),
                 result=cards.result(take, lang, job.id if streamed else ""),
                 history=self.history(owner, lang),
                 **({"seed": seed} if seed else {}),
             )
+
+    @staticmethod
+    def _playable(take: Take, file: Path) -> Any:
+        """What Gradio's player is given: the file; where ffmpeg lacks its ffprobe Gradio would fail on that, so the same
+        samples, as int16."""
+        if shutil.which("ffmpeg") and not shutil.which("ffprobe"):
+            return take.rate_hz, take.samples
+        return str(file)
 
     def _spliced(self, take: Take, part: int, new: np.ndarray, report: Report | None, seed: int, owner: str) -> Take:
         """A take with one sentence replaced; what follows moves."""

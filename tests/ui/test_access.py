@@ -5,7 +5,6 @@ import shutil
 
 import pytest
 
-from cosy_ui.take_player import TakePlayer
 from tests.test_engine import WORDS
 from tests.ui.conftest import serving
 from tests.ui.proxy import behind_prefix
@@ -131,12 +130,6 @@ def test_with_ffmpeg_gradios_own_stream_is_the_last_fallback(open_page, engine, 
         page.wait_for_function("window.heard === 'fallback'", timeout=30_000)
         page.wait_for_selector("#metrics", timeout=30_000)
         assert result_wav(page).any()
-
-
-def test_our_own_wav_is_served_without_a_look_by_ffprobe(clip, monkeypatch):
-    monkeypatch.setattr("gradio.processing_utils.ffmpeg_installed", lambda: True)
-    monkeypatch.setattr("gradio.processing_utils.audio_is_playable", lambda path: pytest.fail("looked"))
-    assert TakePlayer().postprocess(str(clip)).path == str(clip) and TakePlayer().get_block_name() == "audio"
 
 
 def test_behind_a_path_prefix_with_consent_examples_and_transcription(open_page, shared_server):
