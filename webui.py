@@ -109,7 +109,9 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
         "--public", action="store_true", help="others reach this page: ask for consent before a voice is cloned"
     )
     parser.add_argument("--voices", type=Path, help="folder of saved voices (.safetensors) that everyone may use")
-    parser.add_argument("--whisper", help="folder, or cached name, of a Whisper model for Transcribe; nothing is downloaded")
+    parser.add_argument(
+        "--whisper", help="folder, or cached name, of a Whisper model for Transcribe; nothing is downloaded"
+    )
     parser.add_argument("--slots", type=int, default=4, help="requests that run at once")
     parser.add_argument("--queue", type=int, default=64, help="requests that may wait")
     parser.add_argument("--verbose", action="store_true")
