@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import hashlib
 import logging
 import os
 import threading
@@ -117,8 +118,14 @@ def row_bucket(slots: int) -> int:
 
 def model_key(release: Release) -> str:
     """Names the networks that make a voice: voices made by one pair of files mean nothing to another."""
-    sizes = [path.stat().st_size for path in (release.speech_tokenizer, release.speaker_encoder)]
-    return f"{release.spec.text_tokens}-{sizes[0]}-{sizes[1]}"
+    digest = hashlib.sha256()
+    for path in (release.speech_tokenizer, release.speaker_encoder):
+        with path.open("rb") as file:  # both ends and the size: a GB is not read for a name
+            digest.update(file.read(2**16))
+            file.seek(max(0, path.stat().st_size - 2**16))
+            digest.update(file.read())
+        digest.update(str(path.stat().st_size).encode())
+    return f"{release.spec.text_tokens}-{digest.hexdigest()[:16]}"
 
 
 class StageShelf:

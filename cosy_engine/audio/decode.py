@@ -61,7 +61,7 @@ def read_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     path = Path(path)
     try:
         if not path.is_file():
-            what = "is a folder" if path.is_dir() else "does not exist"
+            what = "is a folder" if path.is_dir() else "is no ordinary file" if path.exists() else "does not exist"
             raise ReferenceUnreadable(f"{path.name} {what}: choose an audio file")
         check_size(path.stat().st_size, path.name, max_bytes)
         return path.read_bytes()
