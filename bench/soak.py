@@ -100,7 +100,7 @@ def main() -> int:
     fixed = Request("saved_voice", "It is so.", engine.voice(clip(3.0, 150.0), WORDS), seed=3)
     lines: list[Held] = []
     audio_s, clicked, began = 0.0, 0, time.perf_counter()
-    mixed_jobs(engine, 40, seed=0)  # warms caches and allocators up
+    mixed_jobs(engine, 60, seed=0)  # warms caches and allocators up
     first = engine.speak_all(fixed).samples
     for done in range(0, options.jobs, options.every):
         piece_began = time.perf_counter()
