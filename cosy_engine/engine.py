@@ -165,7 +165,7 @@ class Engine:
         notes += voice_notes
         hears = self.text.hears_reference(mode, voice.transcript, request.instruction)
         if "transcript" in mode.asks and not hears:
-            raise InputMissing(MISSING["transcript"].format(mode=mode.id), "transcript")
+            raise InputMissing(MISSING["transcript"], "transcript")
         if hears:
             notes += filter(None, [transcript_note(voice.transcript, voice.seconds)])
         if hears and plan is not None:
@@ -321,7 +321,7 @@ def check_request(request: Request) -> Mode:
     for name in OPTIONAL_INPUTS:
         given = _given(getattr(request, name)) or (name == "transcript" and isinstance(request.reference, Voice))
         if name in mode.asks and not given and name != "text":  # an empty text has its own, better message
-            raise InputMissing(MISSING[name].format(mode=mode.id), name)
+            raise InputMissing(MISSING[name], name)
         if given and name not in mode.asks + mode.accepts and name in ("instruction", "source"):
             raise SettingInvalid(f"mode {mode.id} does not use {name}: leave it empty, or choose another mode")
     if mode.id == "saved_voice" and not isinstance(request.reference, Voice):
@@ -341,10 +341,10 @@ def check_request(request: Request) -> Mode:
 
 
 MISSING = {
-    "reference": "mode {mode} needs a reference clip: upload or record 3-10 s of the voice",
-    "transcript": "mode {mode} needs the words spoken in the reference clip: type them, or choose cross_lingual, which needs none",
-    "instruction": "mode {mode} needs an instruction, for example: speak softly",
-    "source": "mode {mode} needs a source clip: the recording whose words are to be kept",
+    "reference": "a reference clip is missing: upload or record 3-10 s of the voice",
+    "transcript": "the words spoken in the reference clip are missing: type them, or clone without a transcript (cross_lingual)",
+    "instruction": "the instruction is missing, for example: speak softly",
+    "source": "the source clip is missing: the recording whose words are to be kept",
 }
 
 

@@ -138,12 +138,14 @@ class Handlers:
         """values: those of FORM. A generator, so that a closed page ends it."""
         form, lang, owner = dict(zip(FORM, values, strict=True)), language(request), request.session_hash or ""
         if self.shared and not consent:
-            raise _refused(say("consent_missing", lang), lang)
+            yield self._refusal(say("consent_missing", lang))
+            return
         self.jobs.cancel_owner(owner, replaced=True)
         try:
             asked = self.request(form, owner)
         except CosyError as error:
-            raise _refused(error_words(error, lang), lang) from error
+            yield self._refusal(error_words(error, lang))
+            return
         streamed = asked.stream and player != "none"
         live = self.hls and asked.stream and not streamed
         job = self.jobs.start(self.engine, asked, owner)
@@ -257,10 +259,8 @@ class Handlers:
         """What the page shows at the end, whatever it was."""
         stopped = isinstance(job.error, Cancelled)
         if job.error is not None and not stopped:
-            raise gr.Error(
-                error_words(job.error, lang), title=say("not_finished" if job.speech else "please_check", lang),
-                duration=12, print_exception=False,
-            ) from job.error  # fmt: skip
+            yield self._refusal(error_words(job.error, lang))
+            return
         samples = job.samples()
         seconds = len(samples) / job.rate_hz
         if stopped and (seconds < KEEP_STOPPED_S or redone):
@@ -336,6 +336,10 @@ class Handlers:
             share = max(0, job.segment - 1) / job.segments
         words += " · " + say("audio_after", lang, audio=f"{seconds:.1f}", elapsed=f"{elapsed:.1f}")
         return cards.status(words, share) + cards.notes(job.notes, lang)
+
+    def _refusal(self, words: str) -> tuple[Any, ...]:
+        """Why there is no take: under the buttons, where one looks, and until the next try."""
+        return self._show(status=cards.status(words, kind="bad"), job="")
 
     def _show(self, **values: Any) -> tuple[Any, ...]:
         return tuple(values.get(name, gr.skip()) for name in self.shows)

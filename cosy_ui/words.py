@@ -70,7 +70,6 @@ WORDS: dict[str, tuple[str, str]] = {
         "请先在“生成”上方勾选确认您有权使用该声音。",
     ),
     "please_check": ("Please check", "请检查"),
-    "not_finished": ("Not finished", "未完成"),
     # The clip's card
     "clip_empty": (
         "Drop a file above, or record. What was heard will be shown here.",

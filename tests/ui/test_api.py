@@ -65,7 +65,7 @@ def test_clone_gives_a_file_and_a_report(client, clip, server):
 
 def test_clone_refuses_with_the_engines_words(client):
     for job, words in (
-        ({"text": TEXT, "reference": None}, "needs a reference clip"),
+        ({"text": TEXT, "reference": None}, "a reference clip is missing"),
         ({"text": TEXT, "reference": None, "mode": "saved_voice", "voice": "x"}, "no saved voice is called"),
         ({"text": TEXT, "reference": None, "file_format": "exe"}, "unknown file_format"),
     ):

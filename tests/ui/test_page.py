@@ -164,8 +164,8 @@ def test_every_mistake_is_explained_in_the_page(open_page, clip):
         page.locator("#generate").click()
         page.get_by_text(re.compile(says)).last.wait_for(timeout=15_000)
     for mode, says in (
-        ("instruct", "needs an instruction"),
-        ("voice_conversion", "needs a source"),
+        ("instruct", "instruction is missing"),
+        ("voice_conversion", "source clip is missing"),
         ("saved_voice", "choose a saved voice"),
     ):
         choose(page, mode)
