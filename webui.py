@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -85,6 +86,9 @@ def main(argv: list[str] | None = None) -> int:
             else "No share link: the tunnel's helper or the network is missing. The local address works."
         )
     print("Stop with Ctrl+C", flush=True)
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # a service manager's stop is Ctrl+C: the engine closes too
     try:
         page.block_thread()
     finally:

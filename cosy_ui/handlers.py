@@ -136,6 +136,8 @@ class Handlers:
 
     def generate(self, request: gr.Request, consent: bool, player: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """values: those of FORM. A generator, so that a closed page ends it."""
+        # A lone surrogate would break every later answer to this page, which shows the text again.
+        values = tuple(v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for v in values)
         form, lang, owner = dict(zip(FORM, values, strict=True)), language(request), request.session_hash or ""
         if self.shared and not consent:
             yield self._refusal(say("consent_missing", lang))

@@ -342,7 +342,7 @@ def test_listeners_who_write_slowly_hold_no_place_of_others(engine):
 
 @pytest.mark.parametrize(
     "change",
-    [{"tokens": torch.full((40,), 7000)}, {"mel": torch.zeros(3, 80)}, {"mel": torch.full((80, 80), torch.nan)}, {"embedding": torch.zeros(5)}, {"tokens": None}],
+    [{"tokens": torch.full((40,), 7000)}, {"mel": torch.zeros(3, 80)}, {"mel": torch.full((80, 80), torch.nan)}, {"embedding": torch.zeros(5)}, {"tokens": None}, {"transcript": "\ud800 hi"}],
 )  # fmt: skip
 def test_a_broken_voice_is_refused_before_it_reaches_the_model(engine, change):
     good = Voice(torch.arange(40), torch.zeros(80, 80), torch.ones(192), "words of the clip")

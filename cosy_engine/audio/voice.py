@@ -218,10 +218,19 @@ def check_voice(voice: Voice, name: str, *, speech_tokens: int = 6561, mel_bins:
     check(int(tokens.min()) >= 0 and int(tokens.max()) < speech_tokens, "a token id is outside the model's range")
     check(bool(torch.isfinite(mel).all() and torch.isfinite(embedding).all()), "a value is not finite")
     check(float(mel.abs().max()) < 30 and 0 < float(embedding.abs().max()) < 1e4, "a value is out of range")
+    check(_is_text(voice.transcript) and _is_text(voice.key), "its words are no text")
     check(
         isinstance(voice.transcript, str) and len(voice.transcript) <= MAX_TRANSCRIPT_CHARS,
         f"its transcript is longer than {MAX_TRANSCRIPT_CHARS} characters",
     )
+
+
+def _is_text(value: object) -> bool:
+    """Half a surrogate pair is a str that nothing can be done with: no page, file or terminal takes it."""
+    try:
+        return isinstance(value, str) and value.encode("utf-8") is not None
+    except UnicodeEncodeError:
+        return False
 
 
 class _Cache:
