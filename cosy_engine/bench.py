@@ -21,7 +21,7 @@ import torch
 
 from cosy_engine.build import Models, StageShelf, available_tiers, describe_device, row_bucket, unavailable_here
 from cosy_engine.flow import build_flow
-from cosy_engine.health.measure import copy_bandwidth, launch_microseconds
+from cosy_engine.health.measure import copy_bandwidth, launch_microseconds, wait
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.scheduling.session import Job, SegmentJob, Session
 from cosy_engine.scheduling.worker import Worker
@@ -194,7 +194,7 @@ class Bench:
     def _speak(self, worker: Worker, stages: Stages, seed: int, stream: bool) -> tuple[float, float]:
         """Seconds to the first chunk and to the end."""
         segment = SegmentJob("bench", (), tuple(self.text), fixed_tokens=TOKENS)
-        job = Job((segment,), self.voice, True, seed, self.spec.mel.rate_hz, self.spec.samples_per_token, stream=stream)
+        job = Job((segment,), self.voice, True, seed, self.spec.mel.rate_hz, stream=stream)
         session = Session(job, stages, time.perf_counter)
         began = time.perf_counter()
         worker.submit(session)
@@ -209,17 +209,13 @@ class Bench:
         """Milliseconds of one of the `per` units that `work` does."""
         times = []
         for run in range(self.runs + 2):
-            self._wait()
+            wait(self.device)
             began = time.perf_counter()
             work()
-            self._wait()
+            wait(self.device)
             if run >= 2:
                 times.append(1000 * (time.perf_counter() - began) / per)
         return _timing(times)
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
     def bandwidth(self) -> float:
         """Bytes per second of a large copy, bytes read and written both counted; measured once."""

@@ -188,7 +188,6 @@ class Engine:
             llm_hears_reference=hears,
             seed=secrets.randbelow(2**31) if request.seed is None else request.seed,
             rate_hz=self.spec.mel.rate_hz,
-            samples_per_token=self.spec.samples_per_token,
             speed=request.speed,
             stream=request.stream or pieces,
             strict_min=self.config.strict_min,

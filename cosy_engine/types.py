@@ -80,7 +80,6 @@ class AudioChunk:
     rate_hz: int
     segment: int
     segments: int
-    last: bool = False
 
 
 @dataclass(frozen=True)

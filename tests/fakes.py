@@ -123,5 +123,5 @@ def stages(*scripts) -> Stages:
 def job(*texts: str, **options) -> Job:
     voice = Voice(torch.arange(30), torch.zeros(60, 80), torch.zeros(192), "words")
     segments = tuple(SegmentJob(text, (1, 2), tuple(range(len(text))), len(text), 0.1) for text in texts)
-    defaults = {"llm_hears_reference": True, "seed": 7, "rate_hz": 24000, "samples_per_token": 960}
+    defaults = {"llm_hears_reference": True, "seed": 7, "rate_hz": 24000}
     return Job(segments, voice, **(defaults | options))

@@ -20,12 +20,10 @@ WEIGHT_BYTES = {"fp32": 1.456e9, "fp16": 0.728e9, "bf16": 0.728e9}  # body and h
 
 @dataclass(frozen=True)
 class MachineSpeed:
-    """launch_us: host time of one small operation, Python included. copy_bytes_s: of a large device copy, read + written.
-    sync_us: one wait for the device."""
+    """launch_us: host time of one small operation, Python included. copy_bytes_s: of a large device copy, read + written."""
 
     launch_us: float
     copy_bytes_s: float
-    sync_us: float = 20.0
 
 
 @dataclass(frozen=True)

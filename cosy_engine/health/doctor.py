@@ -25,7 +25,6 @@ KNOWN_GOOD = {
 }
 SLOW_LAUNCH_US = 20.0  # Linux hosts take 4 to 12
 WEAK_CORE = 12.0  # million turns a second; current desktops reach about 25
-TOKENS_PER_S = 25
 FULL = 0.85  # of the GPU's memory
 
 
@@ -214,7 +213,7 @@ def predictions(f: Facts) -> dict[tuple[str, str], float]:
     """(tier, precision) -> predicted ms per token, where launch time and bandwidth are known."""
     if f.launch_us is None or f.copy_bytes_s is None:
         return {}
-    speed = MachineSpeed(f.launch_us, f.copy_bytes_s, f.sync_us or 20.0)
+    speed = MachineSpeed(f.launch_us, f.copy_bytes_s)
     return {
         (tier, precision): token_cost(speed, tier, precision).ms
         for tier in ("eager", "graph", "fused")

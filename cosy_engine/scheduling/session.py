@@ -77,7 +77,6 @@ class Job:
     llm_hears_reference: bool
     seed: int
     rate_hz: int
-    samples_per_token: int
     speed: float = 1.0
     stream: bool = False
     strict_min: bool = True

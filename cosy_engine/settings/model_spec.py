@@ -181,7 +181,3 @@ class ModelSpec:
     needs_prefix: bool
     token_rate_hz: int = 25
     frames_per_token: int = 2
-
-    @property
-    def samples_per_token(self) -> int:
-        return self.frames_per_token * self.mel.hop_samples
