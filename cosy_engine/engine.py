@@ -86,6 +86,19 @@ class Speech:
         self.report = self._engine._report(self._session, self.request, self.notes, self._front_s, self._first_s or 0.0)
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """What an engine is doing. steps: decode steps sent since it was loaded; captures_*: pieces of warming up."""
+
+    running: int
+    waiting: int
+    rows: int
+    rows_total: int
+    steps: int
+    captures_done: int
+    captures_total: int
+
+
 class Engine:
     """A loaded model behind one worker. Made by `load`; safe to call from any number of threads."""
 
@@ -116,6 +129,13 @@ class Engine:
     def warm_up_progress(self) -> tuple[int, int]:
         """(pieces done, pieces in all); equal when warm, also where there was nothing to do."""
         return self.worker.chores_total - self.worker.chores_left, self.worker.chores_total
+
+    def snapshot(self) -> Snapshot:
+        """A few counters, cheap enough to be asked every second."""
+        running, waiting = self.worker.load()
+        return Snapshot(
+            running, waiting, self.worker.rows(), self.shelf.rows, self.worker.steps, *self.warm_up_progress()
+        )
 
     # What callers use
 

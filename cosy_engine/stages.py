@@ -79,6 +79,7 @@ class DecodePool(Protocol):
     """Rows being decoded together; see llm.pool."""
 
     active: int
+    steps: int  # decode steps of a launch
 
     def fits(self, plan: Any) -> bool:
         """Whether a row has room for the plan."""

@@ -22,6 +22,8 @@ class FakePool:
     One id for every row at a launch. plans: what was admitted.
     """
 
+    steps = 1
+
     def __init__(self, *scripts):
         self.scripts, self.plans, self.rows = scripts, [], {}
         self.sent = []

@@ -356,3 +356,11 @@ def test_a_device_that_is_not_there_is_named(device):
         return
     with pytest.raises(ModeUnavailable):
         pick_device(device)
+
+
+def test_a_snapshot_counts_what_the_engine_does(engine):
+    before = engine.snapshot()
+    assert (before.running, before.waiting, before.rows) == (0, 0, 0) and before.rows_total >= 3
+    tokens = engine.speak_all(request()).report.tokens
+    after = engine.snapshot()
+    assert after.steps - before.steps >= tokens > 0 and after.captures_done == after.captures_total

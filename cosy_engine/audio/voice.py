@@ -80,6 +80,11 @@ class VoiceEncoder:
         voice = self._voices.get(key, lambda: self._encode(clip, key))
         return replace(voice, transcript=transcript)
 
+    def forget(self) -> None:
+        """Compute every clip anew from here on, as a first-time user's is."""
+        self._voices.clear()
+        self._sources.clear()
+
     def source_tokens(self, clip: Clip) -> Tensor:
         """(T,) int64 speech tokens of a clip of any length, for voice conversion. Above 30 s it is read in parts that
         are cut at quiet places, on token borders.
@@ -269,6 +274,11 @@ class _Cache:
                 self.used_bytes -= _bytes(self._kept.popitem(last=False)[1])
         running.set_result(value)
         return value
+
+    def clear(self) -> None:
+        with self._lock:
+            self._kept.clear()
+            self.used_bytes = 0
 
 
 def _bytes(value: object) -> int:

@@ -111,9 +111,12 @@ class Session:
         guard: Guard | None = None,
         hop: HopPolicy | None = None,
         full_precision: Callable[[], Stages] | None = None,
+        settle: Callable[[], None] = lambda: None,
     ):
-        """full_precision: gives the stages in fp32 when half precision fails; None where that is what runs already."""
-        self.job, self.stages, self.clock = job, stages, clock
+        """full_precision: gives the stages in fp32 when half precision fails; None where that is what runs already.
+        settle: waits for the device after a prefill, so that its time can be told from decoding; for measuring only."""
+        self.job, self.stages, self.clock, self.settle = job, stages, clock, settle
+        self.spoken: list[list[int]] = []  # ids of each finished segment
         self.guard, self.hop = guard or Guard(), hop or HopPolicy()
         self.full_precision = full_precision
         self.cost = Cost()
@@ -263,6 +266,7 @@ class Session:
             if verdict is not None:
                 self.cost.notes.append(f"segment {index + 1}: {REMEDY[verdict]}; {AFTER.get(verdict, LISTEN)}")
             render.release()
+            self.spoken.append(tokens)
             return len(tokens), render
         raise AssertionError("unreachable")
 
@@ -291,6 +295,7 @@ class Session:
         began = self.clock()
         while (row := pool.admit(plan)) is None:
             yield None
+        self.settle()
         self.cost.add("prefill", self.clock() - began)
         try:
             began, seen = self.clock(), 0

@@ -31,6 +31,7 @@ class Worker:
         self._running: dict[Session, _Turn] = {}
         self._chores: deque[Callable[[], None]] = deque()
         self.chores_total = 0
+        self.steps = 0  # decode steps sent so far, of all pools
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="cosy-worker", daemon=True)
         self._thread.start()
@@ -72,6 +73,12 @@ class Worker:
         """(running, waiting)."""
         with self._changed:
             return len(self._running), len(self._waiting)
+
+    def rows(self) -> int:
+        """Rows being decoded at this moment."""
+        with self._changed:
+            pools = {turn.wants.pool for turn in self._running.values() if turn.wants is not None}
+            return sum(pool.active for pool in pools)
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Cancel everything and end the thread."""
@@ -158,6 +165,7 @@ class Worker:
         try:
             results = pool.collect()
             pool.launch()
+            self.steps += pool.steps if pool.active else 0
             return results
         except Exception as error:
             log.exception("the decode batch failed")

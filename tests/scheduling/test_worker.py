@@ -70,3 +70,14 @@ def test_free_slots_count_before_the_queue_is_called_full(worker):
     for request in requests:
         worker.submit(request)  # a queue of 0 places, two free slots
     assert all(seconds_of(request) > 5 for request in requests)
+
+
+def test_the_worker_counts_rows_and_steps(worker):
+    stages, seen = fakes.stages(SPEECH), []
+    advance = stages.flow.advance
+    stages.flow.advance = lambda *given, **more: seen.append(worker.rows()) or advance(*given, **more)
+    request = Session(fakes.job("a" * 50, stream=True), stages, time.perf_counter)
+    worker.submit(request)
+    assert seconds_of(request) > 5
+    assert seen[0] == 1 and worker.rows() == 0  # a chunk is rendered while its row is still being decoded
+    assert worker.steps >= len(SPEECH) and request.spoken == [SPEECH]
