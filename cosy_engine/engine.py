@@ -50,7 +50,8 @@ class Result:
 
 
 class Speech:
-    """Audio of one running request: iterate for chunks, close to stop, read `report` at the end.
+    """Audio of one running request: iterate for chunks, close to stop, read `report` at the end. A stopped one has a report
+    too, of what was heard of it.
 
     seed: the one in use, drawn if the request had none. notes: what the user should know, known before the first sound.
     """
@@ -79,11 +80,29 @@ class Speech:
         return self._engine.worker.position(self._session)
 
     def _chunks(self) -> Iterator[AudioChunk]:
-        for chunk in self._session.audio():
-            if self._first_s is None:
-                self._first_s = self._engine.clock() - self._began_s
-            yield chunk
+        try:
+            for chunk in self._session.audio():
+                if self._first_s is None:
+                    self._first_s = self._engine.clock() - self._began_s
+                yield chunk
+        except Cancelled:
+            if self._first_s is not None:
+                self._session.cost.segments += self._broken_off()
+                self._make_report()
+            raise
+        self._make_report()
+
+    def _make_report(self) -> None:
         self.report = self._engine._report(self._session, self.request, self.notes, self._front_s, self._first_s or 0.0)
+
+    def _broken_off(self) -> list[dict]:
+        """The segment during which a request was stopped, if some of it was heard."""
+        cost, job = self._session.cost, self._session.job
+        begun, heard_s = len(cost.segments), cost.samples / job.rate_hz
+        start_s = cost.segments[-1]["end_s"] if cost.segments else 0.0
+        if begun == len(job.segments) or heard_s <= start_s:
+            return []
+        return [{"text": job.segments[begun].text, "start_s": start_s, "end_s": heard_s, "tokens": 0}]
 
 
 @dataclass(frozen=True)

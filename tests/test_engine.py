@@ -174,6 +174,24 @@ def test_closing_a_stream_early_frees_its_state(engine):
     assert engine.worker.load() == (0, 0)
 
 
+def test_a_stopped_request_reports_what_was_heard_of_it(engine):
+    speech = engine.speak(request(text=TEXT * 8, stream=True, seed=9))
+    heard = [next(speech)]
+    speech.close()
+    with pytest.raises(Cancelled):
+        for chunk in speech:
+            heard.append(chunk)
+    samples = sum(len(chunk.samples) for chunk in heard)
+    report = speech.report
+    assert report.audio_s == samples / 24000 and report.first_audio_s > 0 and report.rtf > 0
+    assert report.segments[-1]["end_s"] == report.audio_s and TEXT.startswith(report.segments[-1]["text"][:20])
+    waiting = engine.speak(request(text=TEXT * 8, seed=9))
+    waiting.close()
+    with pytest.raises(Cancelled):
+        list(waiting)
+    assert waiting.report is None  # nothing was heard
+
+
 def test_text_in_pieces_is_spoken_while_it_arrives(engine):
     gate = threading.Event()
 

@@ -30,6 +30,7 @@ FRAMES_PER_TOKEN = 2
 VOICE_FORMAT = "cosy-voice-1"
 MAX_VOICE_BYTES = 2 * 2**20  # 30 s take 0.5 MB
 MAX_TRANSCRIPT_CHARS = 2000
+MAX_NAME_CHARS = 60
 Model = Callable[[Tensor], Tensor]  # (N,) float32 at 16 kHz -> ids or vector
 
 
@@ -138,11 +139,14 @@ class VoiceEncoder:
         return tokens
 
 
-def save_voice(path: str | Path, voice: Voice, model_key: str) -> None:
-    """One .safetensors file: features, and the transcript in its metadata. Written whole or not at all."""
+def save_voice(path: str | Path, voice: Voice, model_key: str, name: str = "") -> None:
+    """One .safetensors file: features, and the transcript in its metadata. Written whole or not at all. name: what people
+    call the voice, for `voice_name`."""
     path = Path(path)
     check_voice(voice, path.name, mel_bins=voice.mel.shape[-1], speech_tokens=2**31)
     header = {"format": VOICE_FORMAT, "model": model_key, "transcript": voice.transcript, "key": voice.key}
+    if name:
+        header["name"] = name
     tensors = {
         "tokens": voice.tokens.to(torch.int32).contiguous(),
         "mel": voice.mel.float().contiguous(),
@@ -200,6 +204,14 @@ def load_voice(path: str | Path, model_key: str, *, speech_tokens: int = 6561, m
             "save the voice again from its clip with this model"
         )
     return voice
+
+
+def voice_name(path: str | Path) -> str:
+    """The name in a file that `load_voice` has taken; the file's own where it holds none that can be shown."""
+    with safe_open(path, "pt") as file:
+        name = json.loads(file.metadata()["voice"]).get("name")
+    fits = isinstance(name, str) and 0 < len(name.strip()) <= MAX_NAME_CHARS and _is_text(name)
+    return " ".join((name if fits else Path(path).stem).split())[:MAX_NAME_CHARS]
 
 
 def check_voice(voice: Voice, name: str, *, speech_tokens: int = 6561, mel_bins: int = 80) -> None:

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from cosy_engine.audio.speaker_encoder import SpeakerEncoder
 from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
-from cosy_engine.audio.voice import VoiceEncoder, load_voice, save_voice
+from cosy_engine.audio.voice import VoiceEncoder, load_voice, save_voice, voice_name
 from cosy_engine.audio.waveform import read_clip
 from cosy_engine.errors import ReferenceTooLong, ReferenceTooShort, ReferenceUnreadable
 from cosy_engine.settings.model_spec import MelSpec
@@ -226,6 +226,21 @@ def test_a_saved_voice_comes_back_equal(saved):
         assert torch.equal(getattr(loaded, name), getattr(voice, name))
     assert (loaded.transcript, loaded.key) == (voice.transcript, voice.key)
     assert list(path.parent.iterdir()) == [path]  # no partial file is left
+
+
+def test_a_saved_voice_keeps_the_name_it_was_given(saved, tmp_path):
+    voice, path = saved
+    assert voice_name(path) == path.stem  # none was given
+    for given, kept in (
+        ("爷爷 <b>", "爷爷 <b>"),
+        ("  a \n b ", "a b"),
+        ("x" * 61, "file"),
+        ("half \ud800", "file"),
+        (5, "file"),
+    ):
+        save_voice(tmp_path / "file.safetensors", voice, "model-a", given)
+        load_voice(tmp_path / "file.safetensors", "model-a")
+        assert voice_name(tmp_path / "file.safetensors") == kept
 
 
 def test_a_voice_of_another_model_is_refused(saved):
