@@ -1,4 +1,4 @@
-"""Command line: `python -m cosy_engine clone|voice|fetch|bench|doctor`. One JSON line last on standard output; progress on standard error."""
+"""Command line: `python -m cosy_engine clone|voice|fetch|bench|compare|doctor`. One JSON line last on standard output; progress on standard error."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cosy_engine.compare import command as compare
 from cosy_engine.errors import CosyError, GenerationFailed, SettingInvalid
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
 from cosy_engine.settings.modes import MODES
@@ -26,6 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     _voice_arguments(commands.add_parser("voice", help="save a voice as one file"))
     _fetch_arguments(commands.add_parser("fetch", help="download a published release"))
     _bench_arguments(commands.add_parser("bench", help="measure this machine"))
+    compare.add_arguments(commands.add_parser("compare", help="one request in several variants, side by side"))
     _doctor_arguments(commands.add_parser("doctor", help="say why this machine is slow, and what would help"))
     arguments = parser.parse_args(argv)
     logging.basicConfig(
@@ -35,9 +37,8 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return {"clone": clone, "voice": voice, "fetch": fetch, "bench": bench, "doctor": doctor}[arguments.command](
-            arguments
-        )
+        commands_by_name = {"clone": clone, "voice": voice, "fetch": fetch, "bench": bench, "compare": compare.compare}
+        return (commands_by_name | {"doctor": doctor})[arguments.command](arguments)
     except CosyError as error:
         print(f"{arguments.command}: {error}", file=sys.stderr)
         return 1 if isinstance(error, GenerationFailed) else 2

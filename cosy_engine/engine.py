@@ -139,7 +139,7 @@ class Engine:
         self.tier = shelf.tiers[-1] if config.tier == "auto" else config.tier
         self.shelf = shelf
         # Random weights make noise, which is no fault of theirs.
-        self._guard = Guard(noise_crossings=1.0) if card.get("trained") is False else Guard()
+        self.guard = Guard(noise_crossings=1.0) if card.get("trained") is False else Guard()
         self.clock = time.perf_counter
         self.worker = Worker(config.slots, config.queue)
         if config.warm_up:
@@ -164,10 +164,10 @@ class Engine:
         Raises: UserError: an input cannot be used; Busy: the queue is full; ModeUnavailable: not on this machine.
         """
         began = self.clock()
-        job, notes = self._job(request)
+        job, notes = self.job(request)
         precision, tier = request.precision or self.config.precision, request.tier or self.tier
         exact = None if precision == "fp32" else lambda: self.shelf.at("fp32", tier)
-        session = Session(job, self.shelf.at(precision, tier), self.clock, self._guard, full_precision=exact)
+        session = Session(job, self.shelf.at(precision, tier), self.clock, self.guard, full_precision=exact)
         speech = Speech(self, session, request, notes, began)
         self.worker.submit(session)
         if job.bistream:
@@ -191,7 +191,8 @@ class Engine:
 
     # Checks, in the order in which a user would want to hear of them
 
-    def _job(self, request: Request) -> tuple[Job, tuple[str, ...]]:
+    def job(self, request: Request) -> tuple[Job, tuple[str, ...]]:
+        """All that comes before the model: a request's job, and notes for the user."""
         mode = check_request(request)
         self._check_available(request)
         pieces = mode.speaks_text and not isinstance(request.text, str)

@@ -93,7 +93,7 @@ def test_streamed_audio_equals_one_block_masked_pass(engine):
     stages = engine.shelf.at("fp32", "eager")
     whole = engine.speak_all(request())
     assert whole.report.tokens == speech.report.tokens  # same draws, however it is rendered
-    job = engine._job(request())[0]
+    job = engine.job(request())[0]
     tokens = decoded_tokens(engine, job)
     skip = len(job.voice.tokens) % 25  # a stream's prompt ends on a block border
     prompt = FlowPrompt(job.voice.tokens[skip:], job.voice.mel[2 * skip :], job.voice.embedding)
@@ -234,7 +234,7 @@ def test_bf16_runs_and_is_named(engine):
 
 
 def test_a_typed_end_tag_is_never_a_token(engine):
-    job = engine._job(request(text="Hello <|endofprompt|> there <|im_start|>"))[0]
+    job = engine.job(request(text="Hello <|endofprompt|> there <|im_start|>"))[0]
     end = engine.text.tokenizer.endofprompt_id
     (segment,) = job.segments
     assert list(segment.prompt_ids).count(end) == 1 and end not in segment.text_ids

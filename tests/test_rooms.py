@@ -47,11 +47,11 @@ def test_only_the_page_imports_gradio():
 
 def test_the_core_imports_without_page_audio_and_text_libraries():
     """A machine that only computes (a GPU server's training image, say) has none of these packages."""
-    blocked = ("gradio", "librosa", "soundfile", "av", "wetext", "num2words", "silero_vad")
+    blocked = ("gradio", "librosa", "soundfile", "av", "wetext", "num2words", "silero_vad", "PIL", "onnxruntime")
     code = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({blocked!r}))\n"  # None in sys.modules makes an import fail
         "import cosy_engine, cosy_engine.llm.bistream, cosy_engine.flow, cosy_engine.vocoder, cosy_engine.audio.features\n"
-        "import cosy_engine.scheduling.worker, cosy_engine.model_files.layout, cosy_engine.bench\n"
+        "import cosy_engine.scheduling.worker, cosy_engine.model_files.layout, cosy_engine.bench, cosy_engine.compare\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)

@@ -41,7 +41,7 @@ def gather(device: torch.device, model: Path | None, **known: Any) -> Facts:
     ask("versions", _versions)
     ask("torch_cuda", lambda: torch.version.cuda)
     ask("cuda_hidden", lambda: os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"))
-    ask("cpu", _cpu_name)
+    ask("cpu", cpu_name)
     ask("sockets", _sockets)
     ask("cores", os.cpu_count)
     ask("avx2", lambda: torch.backends.cpu.get_cpu_capability() != "DEFAULT")
@@ -84,7 +84,7 @@ def _versions() -> dict[str, str]:
     return have
 
 
-def _cpu_name() -> str:
+def cpu_name() -> str:
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from pathlib import Path
 
 import torch
 
@@ -64,3 +66,28 @@ def single_core() -> float:
             total += i & 7
         best = min(best, time.perf_counter() - began)
     return turns / best / 1e6
+
+
+class PeakMemory:
+    """The most memory in use since this was made: on a GPU what torch has allocated beyond what it held then, on a CPU
+    the resident memory of the whole process (Linux; since its start where the kernel does not let it be reset)."""
+
+    def __init__(self, device: torch.device):
+        self.device, self.before = device, 0
+        if device.type == "cuda":
+            wait(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            self.before = torch.cuda.memory_allocated(device)
+        else:
+            with contextlib.suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5")
+
+    def read(self) -> int | None:
+        """Bytes; None where the system does not tell."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device) - self.before
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/self/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return 1024 * int(line.split()[1])
+        return None

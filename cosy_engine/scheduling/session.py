@@ -457,7 +457,9 @@ class _Stream(_Renderer):
         super().take(tokens)
         flow = self.session.stages.flow
         if self.flow_state is None:
+            began = self.session.clock()
             self.flow_state = self.session.flow_state()
+            self.session.cost.add("flow", self.session.clock() - began)  # the prompt's own pass
             self.vocoder_state = self.session.stages.vocoder.start(seed=self.seed)
             self.block = flow.spec.block_tokens
         needed = flow.tokens_to_next(self.flow_state) + (self.session.hop.blocks(self.chunk) - 1) * self.block

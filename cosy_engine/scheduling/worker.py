@@ -80,6 +80,11 @@ class Worker:
             pools = {turn.wants.pool for turn in self._running.values() if turn.wants is not None}
             return sum(pool.active for pool in pools)
 
+    @property
+    def closing(self) -> bool:
+        """Whether no more work is taken."""
+        return self._closing
+
     def close(self, timeout_s: float = 5.0) -> None:
         """Cancel everything and end the thread."""
         with self._changed:

@@ -1,0 +1,183 @@
+"""`python -m cosy_engine compare`: variants of one request side by side, as a table, JSON, CSV and PNG."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from cosy_engine.errors import CosyError, SettingInvalid
+from cosy_engine.settings.engine_config import EngineConfig
+
+TEXT = "Tomorrow at half past nine the ferry leaves for the island, and the captain hopes for a calm sea."
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's flags."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--model", type=Path, help="model folder; default as for clone")
+    which.add_argument(
+        "--random", choices=("v2", "v3"), help="random weights of the published sizes; needs no reference"
+    )
+    which.add_argument("--from", dest="data", type=Path, help="draw a comparison that was made before from its JSON")
+    parser.add_argument("--reference", help="clip of the voice; needed without --random")
+    parser.add_argument("--transcript", default="", help="words spoken in the reference")
+    parser.add_argument("--text", default=TEXT, help="words to speak; default: one sentence of six seconds")
+    parser.add_argument("--tokens", type=int, default=125, help="with --random: how many speech tokens, 25 a second")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument(
+        "--variants",
+        default="all",
+        help="all that run here, or a list of tier-precision[-stream]: eager-fp32,graph-fp16-stream",
+    )
+    parser.add_argument("--baseline", help="what the others are set against; default: the first variant")
+    parser.add_argument("--runs", type=int, default=3, help="timed runs of each, in turns")
+    parser.add_argument("--warm-ups", type=int, default=1, help="runs of each that are discarded first")
+    for kind in ("json", "csv", "png"):
+        parser.add_argument(f"--{kind}", type=Path, help=f"file to write as {kind}")
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """A line for each variant on standard error; the figures as one JSON line last on standard output.
+
+    Status 0 when all variants have figures, 1 when one has none, 2 when something given cannot be used.
+    """
+    from cosy_engine.compare import record
+
+    for path in filter(None, (arguments.json, arguments.csv, arguments.png)):
+        if not path.parent.is_dir():
+            raise SettingInvalid(f"the folder {path.parent} does not exist: create it, or name another file")
+    data = _read(arguments.data) if arguments.data else _measured(arguments)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    if arguments.csv:
+        arguments.csv.write_text(record.as_csv(data), encoding="utf-8")
+    if arguments.png:
+        try:
+            from cosy_engine.compare.picture import render
+
+            arguments.png.write_bytes(render(data))
+        except ImportError as error:
+            raise SettingInvalid(
+                f"the picture needs Pillow ({error}): pip install pillow, then --from the JSON; or write --json now and draw it elsewhere"
+            ) from error
+    print(json.dumps(data))
+    return int(any(row["error"] for row in data["variants"]))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingInvalid(f"{path} cannot be read as JSON ({error}): give the file that --json wrote") from error
+    if not isinstance(data, dict) or "variants" not in data:
+        raise SettingInvalid(f"{path} is no comparison: give the file that --json wrote")
+    return data
+
+
+def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
+    from cosy_engine.bench import machine
+    from cosy_engine.compare.record import as_data
+    from cosy_engine.compare.run import ALL_VARIANTS, Comparison, Variant
+    from cosy_engine.health.gather import cpu_name
+
+    chosen = None if arguments.variants == "all" else [Variant.parse(text) for text in arguments.variants.split(",")]
+    baseline = Variant.parse(arguments.baseline) if arguments.baseline else None
+    subject, close = _subject(arguments)
+    try:
+        variants = chosen or [v for v in ALL_VARIANTS if not {v.tier, v.precision} & set(subject.unavailable)]
+        facts = machine(subject.device) | {"cpu": cpu_name()}
+        comparison = Comparison(
+            subject, variants, baseline=baseline, runs=arguments.runs, warm_ups=arguments.warm_ups
+        )  # fmt: skip
+        for step in comparison.steps():
+            if sys.stderr.isatty() and step.variant:
+                print(
+                    f"\r\x1b[K{step.done} of {step.total}: {step.doing} {step.variant.id}",
+                    end="",
+                    file=sys.stderr,
+                    flush=True,
+                )
+        data = as_data(comparison, facts, versions())
+    finally:
+        close()
+    print(table(data), file=sys.stderr)
+    return data
+
+
+def _subject(arguments: argparse.Namespace) -> tuple[Any, Any]:
+    """(subject, how to close it)."""
+    from cosy_engine.compare.run import EngineSubject, RandomSubject
+
+    if arguments.random:
+        from cosy_engine.build import pick_device
+        from cosy_engine.settings.published import PUBLISHED
+
+        if not 1 <= arguments.tokens <= 1000:
+            raise SettingInvalid(f"--tokens is {arguments.tokens}: give 1 to 1000")
+        name = f"random weights, {arguments.random} sizes"
+        subject = RandomSubject(
+            name, PUBLISHED[arguments.random], pick_device(arguments.device), arguments.tokens, arguments.seed
+        )
+        return subject, subject.close
+    if not arguments.reference:
+        raise SettingInvalid("a reference clip is missing: give --reference, or --random v3 to compare without one")
+    from cosy_engine import Request, load
+
+    engine = load(arguments.model, EngineConfig(device=arguments.device, slots=1, warm_up=False))
+    try:
+        mode = "zero_shot" if arguments.transcript else "cross_lingual"
+        request = Request(
+            mode=mode,
+            text=arguments.text,
+            reference=arguments.reference,
+            transcript=arguments.transcript,
+            seed=arguments.seed,
+        )
+        return EngineSubject(engine, request), engine.close
+    except CosyError:
+        engine.close()
+        raise
+
+
+def versions() -> dict[str, str]:
+    """What the figures depend on, besides the machine."""
+    import platform
+
+    import torch
+
+    found = {"Python": platform.python_version(), "torch": torch.__version__}
+    if torch.version.cuda:
+        found["CUDA"] = torch.version.cuda
+    try:
+        import triton
+
+        found["Triton"] = triton.__version__
+    except ImportError:
+        pass
+    return found
+
+
+def table(data: dict[str, Any]) -> str:
+    """For people: one line a variant."""
+    lines = []
+    for row in data["variants"]:
+        if row["error"] or not row["runs"]:
+            lines.append(f"{row['id']:18} {row['error']}")
+            continue
+        parts = [f"first audio {row['first_audio_ms'][0]:.0f} ms", f"RTF {row['rtf'][0]:.4f}"]
+        if row["ms_per_token"]:
+            ratio = f" (x{row['floor_ratio']:.1f} of the floor)" if row["floor_ratio"] else ""
+            parts.append(f"{row['ms_per_token'][0]:.3f} ms per token{ratio}")
+        parts.append(", ".join(f"{stage} {ms:.0f}" for stage, ms in row["stages_ms"].items()) + " ms")
+        if like := row["likeness"]:
+            parts.append(f"{like['tokens_equal']} of {like['base_tokens']} tokens equal")
+            if like["log_prob"] is not None:
+                parts.append(f"log-probs differ by {like['log_prob']:.2g}")
+            if like["mel_db"] is not None:
+                parts.append(f"mel by {like['mel_db']:.2f} dB")
+        lines.append(f"{row['id']:18} " + "; ".join(parts))
+    return "\n".join(lines)

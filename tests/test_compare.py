@@ -1,0 +1,205 @@
+"""Comparing variants on the miniature: turns, figures, sameness, refusals, files. Speed itself is never asserted."""
+
+import csv
+import io
+import json
+import struct
+import threading
+import time
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from cosy_engine import Request, load
+from cosy_engine.__main__ import main
+from cosy_engine.compare import Comparison, EngineSubject, RandomSubject, Variant, as_csv, as_data
+from cosy_engine.compare.likeness import likeness, log_mel
+from cosy_engine.compare.picture import difference, render, unpacked
+from cosy_engine.compare.run import STAGES, Outcome
+from cosy_engine.errors import Busy, Cancelled, InputMissing, ModeUnavailable, NotFinite, SettingInvalid
+from tests.test_engine import TEXT, WORDS, speechlike
+from tools.miniature.make import small_spec
+
+WHOLE, HALF, STREAM = Variant("eager", "fp32"), Variant("eager", "bf16"), Variant("eager", "fp32", True)
+
+
+@pytest.fixture(scope="module")
+def engine(miniature_folder):
+    engine = load(miniature_folder, device="cpu", slots=2)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def subject(engine):
+    return EngineSubject(engine, Request(text=TEXT, reference=speechlike(4.0), transcript=WORDS, seed=5))
+
+
+@pytest.fixture(scope="module")
+def compared(subject):
+    """(comparison, its steps, its data)."""
+    comparison = Comparison(subject, [WHOLE, HALF, STREAM], runs=2)
+    steps = list(comparison.steps())
+    return comparison, steps, as_data(comparison, {"device": "CPU"}, {"torch": torch.__version__})
+
+
+def test_variants_take_turns_and_each_round_starts_with_another(compared):
+    comparison, steps, _ = compared
+    order = [step.variant for step in steps if step.doing in ("warming", "running")]
+    assert order == [WHOLE, HALF, STREAM, HALF, STREAM, WHOLE, STREAM, WHOLE, HALF]
+    assert [step.done for step in steps] == list(range(len(steps))) and steps[-1].total == steps[-1].done
+    assert all(len(o.runs) == 2 and not o.error for o in comparison.outcomes.values())
+
+
+def test_the_stages_of_a_run_add_up_to_its_time_and_the_reference_is_computed_each_time(compared):
+    for outcome in compared[0].outcomes.values():
+        for run in outcome.runs:
+            assert set(run.stages_s) == set(STAGES)
+            assert sum(run.stages_s.values()) == pytest.approx(run.wall_s, abs=0.002)
+            assert run.stages_s["reference"] > 0.001 and run.stages_s["other"] < 0.5 * run.wall_s
+            assert 0 < run.first_s <= run.wall_s and run.tokens and not run.disturbed
+
+
+def test_sameness_is_seen_and_so_is_difference(compared):
+    same, half, stream = (o.likeness for o in compared[0].outcomes.values())
+    assert same.same_tokens and same.log_prob == same.mel_db == 0
+    assert stream.same_tokens and stream.log_prob == 0 and 0 < stream.mel_db < 1
+    assert half.tokens_equal < half.base_tokens and 0 < half.log_prob <= half.log_prob_worst < 0.1
+
+
+def test_forced_log_probs_are_those_of_decoding(compared):
+    """The baseline's own tokens were drawn, so each is a likely one; a shuffled sequence is not."""
+    comparison = compared[0]
+    base = comparison.outcomes[WHOLE]
+    shuffled = comparison._log_probs(Variant("eager", "bf16"), base.spoken[0][:32])
+    assert torch.allclose(shuffled, base.log_probs, atol=0.02)  # bf16 rounds weights to 8 bits
+    other = [(i + 17) % 50 for i in range(32)]
+    from cosy_engine.compare.likeness import forced_log_probs
+
+    stages = comparison.subject.shelf.at("fp32", "eager")
+    lost = comparison._on_worker(lambda: forced_log_probs(stages, comparison.subject.job(False), other))
+    assert base.log_probs.mean() > lost.mean()
+
+
+def test_the_figures_reach_json_csv_and_png(compared):
+    _, _, data = compared
+    rows = list(csv.DictReader(io.StringIO(as_csv(data))))
+    assert [row["variant"] for row in rows] == ["eager-fp32-whole", "eager-bf16-whole", "eager-fp32-stream"]
+    assert float(rows[0]["ms_per_token"]) == data["variants"][0]["ms_per_token"][0] > 0
+    assert float(rows[0]["times_floor"]) > 1 and rows[2]["times_floor"] == ""
+    again = json.loads(json.dumps(data))
+    png = render(again)
+    assert png[:8] == b"\x89PNG\r\n\x1a\n"
+    width, height = struct.unpack(">II", png[16:24])
+    assert width == 2560 and height > 800
+    assert TEXT not in json.dumps(data)  # it is made to be shared
+
+
+def test_equal_mels_have_a_white_difference(compared):
+    rows = compared[2]["variants"]
+    mel = unpacked(rows[0]["sketch"])
+    assert mel.shape == (40, 120) and mel.max() > mel.min()
+    assert difference(mel, mel).min() >= 248 and difference(mel, 255 - mel).min() < 200
+
+
+def test_it_refuses_while_others_are_served_unless_told(engine, subject):
+    speech = engine.speak(Request(text=TEXT * 8, reference=speechlike(4.0), transcript=WORDS, seed=5))
+    try:
+        with pytest.raises(Busy, match="being served"):
+            Comparison(subject, [WHOLE])
+        assert Comparison(subject, [WHOLE], anyway=True)
+    finally:
+        speech.close()
+        idle(engine)
+
+
+def idle(engine):
+    """Wait until nothing runs: a request that was stopped leaves at the worker's next turn."""
+    for _ in range(200):
+        if engine.worker.load() == (0, 0):
+            return
+        time.sleep(0.01)
+    raise AssertionError("the engine does not fall idle")
+
+
+def test_stop_ends_the_run_in_progress(subject):
+    comparison = Comparison(subject, [WHOLE], runs=50)
+    steps = comparison.steps()
+    for step in steps:
+        if step.doing == "running":
+            break
+    timer = threading.Timer(0.02, comparison.stop)
+    timer.start()
+    with pytest.raises(Cancelled):
+        list(steps)
+    timer.join()
+    assert len(comparison.outcomes[WHOLE].runs) < 50
+    idle(subject)
+
+
+def test_a_variant_that_fails_leaves_the_others(subject, monkeypatch):
+    whole = Comparison._once
+
+    def once(self, outcome):
+        if outcome.variant == HALF:
+            raise NotFinite("the language model gave values that are no numbers: try precision fp32")
+        return whole(self, outcome)
+
+    monkeypatch.setattr(Comparison, "_once", once)
+    comparison = Comparison(subject, [WHOLE, HALF], runs=1)
+    list(comparison.steps())
+    data = as_data(comparison, {}, {})
+    assert [row["runs"] for row in data["variants"]] == [1, 0] and "no numbers" in data["variants"][1]["error"]
+    assert render(data) and as_csv(data).splitlines()[2].endswith("try precision fp32")
+
+
+def test_what_the_user_got_wrong_is_heard(engine):
+    with pytest.raises(InputMissing):
+        list(Comparison(EngineSubject(engine, Request(text=TEXT, reference=speechlike(4.0))), [WHOLE]).steps())
+    with pytest.raises(ModeUnavailable, match="CUDA"):
+        Comparison(EngineSubject(engine, Request(text=TEXT)), [Variant("graph", "fp32")])
+    with pytest.raises(SettingInvalid, match="pieces"):
+        EngineSubject(engine, Request(text=iter(["a"])))
+    for wrong in ("eager", "eager-fp64", "eager-fp32-both", "a-b-c-d", ""):
+        with pytest.raises(SettingInvalid, match="graph-fp16-stream"):
+            Variant.parse(wrong)
+    assert Variant.parse("graph-fp16") == Variant("graph", "fp16") and Variant.parse(STREAM.id) == STREAM
+
+
+def test_random_weights_speak_a_fixed_number_of_tokens():
+    subject = RandomSubject("small", small_spec("v3", 700), torch.device("cpu"), tokens=30)
+    try:
+        comparison = Comparison(subject, [WHOLE, STREAM], runs=1, warm_ups=0)
+        list(comparison.steps())
+        assert [o.runs[0].tokens for o in comparison.finished] == [30, 30]
+        assert comparison.outcomes[STREAM].likeness.same_tokens
+    finally:
+        subject.close()
+
+
+def test_silence_and_nothing_have_no_mel_distance():
+    spec = small_spec("v3", 700).mel
+    assert len(log_mel(np.zeros(100, np.float32), spec)) == 0
+    empty, full = Outcome(WHOLE), Outcome(HALF, samples=np.ones(24000, np.float32), spoken=[[1, 2]])
+    found = likeness(empty, full, spec)
+    assert found.mel_db is None and found.tokens_equal == 0 and not found.same_tokens
+
+
+def test_the_command_writes_its_files_and_draws_them_again(capsys, tmp_path):
+    clip = tmp_path / "clip.wav"
+    rate, samples = speechlike(3.0)
+    soundfile.write(clip, samples, rate)
+    files = [tmp_path / f"c.{kind}" for kind in ("json", "csv", "png")]
+    status = main(["compare", "--reference", str(clip), "--transcript", WORDS, "--device", "cpu", "--runs", "1", "--text", TEXT,
+                   "--variants", "eager-fp32,eager-fp32-stream", *(f"--{f.suffix[1:]}={f}" for f in files)])  # fmt: skip
+    out, err = capsys.readouterr()
+    assert status == 0 and "first audio" in err and all(f.stat().st_size for f in files)
+    assert json.loads(out.splitlines()[-1]) == json.loads(files[0].read_text())
+    assert main(["compare", "--from", str(files[0]), "--png", str(tmp_path / "again.png")]) == 0
+    assert (tmp_path / "again.png").read_bytes() == files[2].read_bytes()
+    for wrong in (["compare"], ["compare", "--from", str(clip)], ["compare", "--random", "v3", "--tokens", "0"],
+                  ["compare", "--random", "v3", "--json", str(tmp_path / "no" / "a.json")]):  # fmt: skip
+        assert main([*wrong, "--device", "cpu"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
