@@ -19,7 +19,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from cosy_engine.build import Models, StageShelf, available_tiers, describe_device, row_bucket, unavailable_here
+from cosy_engine.build import (
+    Models,
+    StageShelf,
+    available_tiers,
+    describe_device,
+    exact_fp32,
+    row_bucket,
+    unavailable_here,
+)
 from cosy_engine.flow import build_flow
 from cosy_engine.health.measure import copy_bandwidth, launch_microseconds, wait
 from cosy_engine.llm.speech_lm import SpeechLM
@@ -65,6 +73,7 @@ class Result:
 
 def random_models(spec: ModelSpec, device: torch.device, seed: int = 0) -> Models:
     """The networks of a release with random weights, made on the device, scaled so that activations stay sane."""
+    exact_fp32()
     with torch.device("meta"):
         nets = [SpeechLM(spec.llm), build_flow(spec.flow), build_vocoder(spec.vocoder)]
     generator = torch.Generator(device).manual_seed(seed)

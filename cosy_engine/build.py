@@ -21,6 +21,7 @@ from cosy_engine.accel.decode_fused import FusedStep
 from cosy_engine.accel.decode_graph import GraphDecode
 from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.accel.flow_graph import GraphFlow
+from cosy_engine.accel.vocoder_graph import GraphVocoder
 from cosy_engine.audio.speaker_encoder import SpeakerEncoder
 from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
 from cosy_engine.audio.voice import VoiceEncoder
@@ -64,9 +65,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
             raise ModeUnavailable(f"{name} is not available here: {missing[name]}")
     # oneDNN keeps code for the last 1024 shapes; every text has new ones, and on a CPU the process grew by 0.3 MB a request.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
-    # TF32 would round fp32 matrix products to 10 bits; "fp32" here means fp32.
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    exact_fp32()
     tokenizer = TextTokenizer(release.text_tokenizer, release.spec.text_tokens)
     if tokenizer.size > release.spec.llm.text_vocab:
         raise ModelFilesError(
@@ -105,6 +104,12 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
         engine.text.backend,
     )
     return engine
+
+
+def exact_fp32() -> None:
+    """TF32 would round fp32 products and convolutions to 10 bits; "fp32" here means fp32. Who wants speed takes fp16."""
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def available_tiers(device: torch.device, llm: LlmSpec | None = None) -> tuple[str, ...]:
@@ -158,8 +163,8 @@ class StageShelf:
     def chores(self, precision: str, tier: str) -> Iterator[Callable[[], None]]:
         """The work of warming up, in pieces that the worker does between requests."""
         stages = self.at(precision, tier)
-        for part in (stages.pool.step, stages.flow):
-            if isinstance(part, GraphDecode | GraphFlow):
+        for part in (stages.pool.step, stages.flow, stages.vocoder):
+            if isinstance(part, GraphDecode | GraphFlow | GraphVocoder):
                 yield from part.captures()
 
 
@@ -210,27 +215,39 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
     lm = models.lm
     steps = 1 if lm.device.type == "cpu" else STEPS_PER_LAUNCH
     pool = DecodePool(lm, rows, ROW_POSITIONS, ROW_DRAWS, steps=steps)
-    flow = models.flow
+    flow, vocoder = models.flow, models.vocoder
     if tier != "eager":
         plain = models.torch_step
         pool.step = GraphDecode(plain, pool.state, rows)
         if tier == "fused":
             step = FusedStep(plain)
             pool.step = GraphDecode(step, pool.state, rows, plain, any_context=True, pieces=step.pieces)
-        flow = GraphFlow(flow)
+        flow_ops, vocoder_ops = between_products(precision) if tier == "fused" else (None, None)
+        flow, vocoder = GraphFlow(flow, ops=flow_ops), GraphVocoder(vocoder, ops=vocoder_ops)
     return Stages(
         lm=lm,
         pool=pool,
         lone_pool=lambda plan: DecodePool(lm, 1, plan.positions, plan.max_tokens, steps=steps),
         plan=RowPlan,
         flow=flow,
-        vocoder=models.vocoder,
+        vocoder=vocoder,
         bistream=Bistream,
         stretch=stretch,
         precision=precision,
         tier=tier,
         read_every=steps,
     )
+
+
+def between_products(precision: str) -> tuple[Any, Any]:
+    """Triton's operations of the flow and of the vocoder; None where plain torch stays.
+
+    In fp32 the flow's attention stays with torch: on tensor cores it would not be fp32.
+    """
+    from cosy_engine.accel.flow_kernels import FlowKernels  # they need Triton, which is not on every machine
+    from cosy_engine.accel.vocoder_kernels import VocoderKernels
+
+    return None if precision == "fp32" else FlowKernels(), VocoderKernels()
 
 
 def default_folder() -> Path:

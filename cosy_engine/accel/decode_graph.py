@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 
 import torch
 
 from cosy_engine.accel.buckets import CONTEXTS, ROWS, round_up
-from cosy_engine.accel.graphs import Graph
+from cosy_engine.accel.graphs import Captured, Graph
 
 # What a step moves; saved and put back around a capture, whose warm-up really runs. Cached keys and values need no
 # saving: a step writes one position that the next real step writes again.
 MOVED = ("token", "step", "draw", "recent", "done", "stop_id", "finite", "out")
-
-
-@dataclass(frozen=True)
-class Captured:
-    """What one capture cost."""
-
-    rows: int
-    context: int
-    seconds: float
-    bytes: int
 
 
 class GraphDecode:
@@ -80,6 +69,5 @@ class GraphDecode:
             tensor.copy_(old)
         torch.cuda.synchronize()
         self.graphs[rows, context] = graph
-        self.captured.append(
-            Captured(rows, context, time.perf_counter() - began, torch.cuda.memory_reserved() - before)
-        )
+        name = f"decode {rows} rows, context {context}"
+        self.captured.append(Captured(name, time.perf_counter() - began, torch.cuda.memory_reserved() - before))

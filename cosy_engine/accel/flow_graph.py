@@ -17,9 +17,8 @@ import torch
 from torch import Tensor
 
 from cosy_engine.accel.buckets import round_up
-from cosy_engine.accel.flow_lean import LeanDiT
-from cosy_engine.accel.graphs import Graph
-from cosy_engine.settings.model_spec import DiTSpec
+from cosy_engine.accel.flow_lean import PlainOps, lean
+from cosy_engine.accel.graphs import Captured, Graph
 from cosy_engine.stages import FlowPrompt
 
 # 50 frames a second, prompt included; multiples of 8, which attention kernels want of a mask's rows.
@@ -43,52 +42,58 @@ class SolverStep:
     """Static inputs and one captured Euler step for a bucket of F frames.
 
     x: (1, F, M) fp32, the state, moved on by each call. mu, cond: (2, F, M). speaker: (2, M); second rows stay zero.
-    mask: (1, 1, F, F) in the dtype of the weights, 0 where a query sees a key and -inf elsewhere: attention adds it as it
-    is, a boolean one would be converted in every layer. step: (1,) int64, counts calls since it was set to 0.
-    lean: evaluates a DiT in fewer operations; None takes the estimator as it is.
+    step: (1,) int64, counts calls since it was set to 0; more than the solver's steps wrap around.
+    visible: see flow_lean.PlainOps; `see` fills it.
+    estimator: the lean form of the velocity estimator.
     """
 
-    def __init__(self, decoder, frames: int, mel_bins: int, device: torch.device, lean: LeanDiT | None):
-        self.decoder, self.frames = decoder, frames
+    def __init__(self, decoder, frames: int, mel_bins: int, device: torch.device, estimator):
+        self.decoder, self.frames, self.estimator = decoder, frames, estimator
         self.x = torch.zeros(1, frames, mel_bins, device=device)
         self.mu, self.cond = (torch.zeros(2, frames, mel_bins, device=device) for _ in range(2))
         self.speaker = torch.zeros(2, mel_bins, device=device)
-        self.mask = torch.zeros(1, 1, frames, frames, dtype=next(decoder.estimator.parameters()).dtype, device=device)
+        if estimator.ops.fused:
+            self.visible = torch.full((2,), frames, dtype=torch.int32, device=device)
+        else:
+            dtype = next(decoder.estimator.parameters()).dtype
+            self.visible = torch.zeros(1, 1, frames, frames, dtype=dtype, device=device)
         self.step = torch.zeros(1, dtype=torch.int64, device=device)
         self.sizes = torch.tensor(decoder.sizes, device=device)
-        self.table = decoder.time_table() if lean is None else lean.modulation_table(decoder.time_table())
-        self.lean, self.positions = lean, decoder.estimator.positions(0, frames)
+        self.table = estimator.modulation_table(decoder.time_table())
+
+    def see(self, valid: int, block: int | None) -> None:
+        """Which keys count: the first `valid` frames, and with blocks of so many frames those up to the query's block's end."""
+        if self.estimator.ops.fused:
+            self.visible[0].fill_(valid)
+            self.visible[1].fill_(block or self.frames)
+            return
+        keys = torch.arange(self.frames, device=self.x.device)
+        hidden = (keys >= valid)[None]
+        if block is not None:
+            hidden = hidden | (keys[None] >= (keys[:, None] // block + 1) * block)
+        self.visible.zero_().masked_fill_(hidden, -torch.inf)
 
     def __call__(self) -> None:
-        rate, now = self.decoder.cfg_rate, self.table[self.step]
+        rate, now = self.decoder.cfg_rate, self.step % len(self.decoder.sizes)
         x = self.x.expand(2, -1, -1)
-        if self.lean is not None:
-            velocity = self.lean(x, self.mu, self.speaker, self.cond, now, self.mask)
-        else:
-            velocity = self.decoder.estimator(
-                x, self.mu, self.speaker, self.cond, now, mask=self.mask, positions=self.positions
-            )
+        velocity = self.estimator(x, self.mu, self.speaker, self.cond, self.table[now], self.visible)
         given, free = velocity[:1], velocity[1:]
-        self.x += self.sizes[self.step] * ((1.0 + rate) * given - rate * free)
+        self.x += self.sizes[now] * ((1.0 + rate) * given - rate * free)
         self.step += 1
 
 
-@dataclass(frozen=True)
-class Captured:
-    """What one capture cost."""
-
-    frames: int
-    seconds: float
-    bytes: int
-
-
 class GraphFlow:
-    """A FlowDecoder over a Flow. capture_graph: makes a callable of a SolverStep; Graph on a GPU."""
+    """A FlowDecoder over a Flow.
 
-    def __init__(self, flow, buckets: tuple[int, ...] = FRAMES, capture_graph: Callable = Graph):
+    ops: what runs between the products (flow_lean.PlainOps or flow_kernels.FlowKernels). capture_graph: makes a callable
+    of a SolverStep; Graph on a GPU.
+    """
+
+    def __init__(self, flow, buckets: tuple[int, ...] = FRAMES, capture_graph: Callable = Graph, ops=None):
         self.flow, self.spec, self.buckets = flow, flow.spec, buckets
+        self.ops = ops or PlainOps()
         self._capture_graph = capture_graph
-        self._lean: LeanDiT | None = None
+        self._estimator = None
         self._steps: dict[int, tuple[SolverStep, Callable[[], object]]] = {}
         self.replays = 0
         self.captured: list[Captured] = []
@@ -106,14 +111,14 @@ class GraphFlow:
         device = self.flow.device
         cuda = device.type == "cuda"
         began, before = time.perf_counter(), torch.cuda.memory_reserved() if cuda else 0
-        if self._lean is None and isinstance(self.spec.estimator, DiTSpec):
-            self._lean = LeanDiT(self.flow.decoder.estimator)
-        step = SolverStep(self.flow.decoder, frames, self.spec.mel_bins, device, self._lean)
+        if self._estimator is None:
+            self._estimator = lean(self.flow.decoder.estimator, self.ops)
+        step = SolverStep(self.flow.decoder, frames, self.spec.mel_bins, device, self._estimator)
         share = next((graph for _, graph in self._steps.values()), None)
         graph = self._capture_graph(step, share)
         self._steps[frames] = step, graph
         taken = torch.cuda.memory_reserved() - before if cuda else 0
-        self.captured.append(Captured(frames, time.perf_counter() - began, taken))
+        self.captured.append(Captured(f"flow {frames} frames", time.perf_counter() - began, taken))
 
     # ---- FlowDecoder
 
@@ -142,21 +147,12 @@ class GraphFlow:
         step.speaker[0] = flow.speaker(prompt.embedding[None])[0]
         step.x[0, :frames] = flow.noise(0, frames)
         step.x[0, frames:] = 0
-        step.mask.zero_().masked_fill_(~self._mask(step.frames, frames, streaming), -torch.inf)
+        step.see(frames, 2 * self.spec.block_tokens if streaming else None)
         step.step.zero_()
         for _ in flow.decoder.sizes:
             graph()
         self.replays += len(flow.decoder.sizes)
         return step.x[0, known:frames].T.contiguous()
-
-    def _mask(self, frames: int, valid: int, streaming: bool) -> Tensor:
-        """(1, 1, F, F) bool: keys up to the last valid frame, and with block masks up to the end of the query's block."""
-        keys = torch.arange(frames, device=self.flow.device)
-        mask = (keys < valid)[None].expand(frames, -1)
-        if streaming:
-            block = 2 * self.spec.block_tokens
-            mask = mask & (keys[None] < (keys[:, None] // block + 1) * block)
-        return mask[None, None]
 
     def start(self, prompt: FlowPrompt) -> RecomputeState:
         """A new stream; nothing is computed yet."""

@@ -1,7 +1,9 @@
-"""The DiT's evaluation in fewer plain operations, for capture: the same numbers to rounding, whole utterances only.
+"""The velocity estimators in fewer operations, for capture: the same numbers to rounding, whole utterances only.
 
-What differs from flow.dit: q, k, v are one product; the modulation `1 + scale` comes from a table made once; modulation, gate
-and the way into half precision are one operation each; rotary turns the first head in place.
+What differs from flow.dit and flow.unet: q, k, v are one product; the modulation `1 + scale` comes from a table made once and
+enters as the norm's own weight; convolutions keep the time-major layout, which is their channels-last one; GELU is part of
+the product before it where cuBLAS has that. Between products either plain torch (PlainOps) or Triton
+(flow_kernels.FlowKernels).
 """
 
 from __future__ import annotations
@@ -10,37 +12,112 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cosy_engine.flow.dit import DiT
+
+
+class PlainOps:
+    """Operations between products in torch.
+
+    `visible` says which keys a query sees: here the mask that attention adds, (1, 1, F, F) with 0 or -inf; in FlowKernels two
+    numbers, the valid frames and the frames of a block.
+    """
+
+    fused = False
+
+    def add_norm(
+        self,
+        h: Tensor,
+        add: Tensor | None,
+        gate: Tensor | None,
+        scale: Tensor,
+        shift: Tensor,
+        eps: float,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor]:
+        """h + gate * add, (B, F, D) fp32, and its norm times scale plus shift in dtype. May change h in place."""
+        if add is not None:
+            h = h + add if gate is None else torch.addcmul(h, gate, add)
+        return h, F.layer_norm(h, h.shape[-1:], scale, shift, eps).to(dtype)
+
+    def norm_mish(self, x: Tensor, norm, add: Tensor, dtype: torch.dtype) -> Tensor:
+        """mish(LN(x)) + add in dtype. x: (B, F, D). norm: its weight, bias and eps. add: (D,) or (B, F, D)."""
+        return (F.mish(F.layer_norm(x.float(), x.shape[-1:], norm.weight, norm.bias, norm.eps)) + add).to(dtype)
+
+    def rotate(self, mixed: Tensor, turn: Tensor) -> None:
+        """Turn the first head of q and k in mixed (B, F, 3, H, D), in place. turn: (2, F, D / 2), cosines and sines."""
+        first = mixed[:, :, :2, 0]
+        turned = torch.view_as_complex(first.float().unflatten(-1, (-1, 2))) * torch.complex(turn[0], turn[1])[:, None]
+        first.copy_(torch.view_as_real(turned).flatten(-2))
+
+    def attention(self, mixed: Tensor, visible: Tensor) -> Tensor:
+        """(B, F, 3, H, D) q, k, v -> (B, F, H * D)."""
+        query, key, value = (part.transpose(1, 2) for part in mixed.unbind(2))
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=visible).transpose(1, 2).flatten(2)
+
+
+def lean(estimator, ops) -> LeanDiT | LeanUNet:
+    """The lean form of a velocity estimator. Fuses its weights in place: no second copy."""
+    return (LeanDiT if isinstance(estimator, DiT) else LeanUNet)(estimator, ops)
+
+
+def fuse_qkv(attention) -> tuple[Tensor, Tensor | None]:
+    """One weight and bias for the three products; the layers' own become views of it."""
+    parts = (attention.to_q, attention.to_k, attention.to_v)
+    weight = join([part.weight for part in parts])
+    return weight, None if parts[0].bias is None else join([part.bias for part in parts])
+
+
+def join(pieces: list[Tensor]) -> Tensor:
+    """Parameters of one shape behind one another; they become views of the result. Done before, it is found again."""
+    first = pieces[0].data
+    neighbours = all(
+        piece.data_ptr() == first.data_ptr() + i * first.nbytes
+        and piece.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
+        for i, piece in enumerate(pieces)
+    )
+    if neighbours:
+        return first.as_strided((len(pieces) * len(first), *first.shape[1:]), first.stride())
+    joined = torch.cat([piece.data for piece in pieces])
+    for piece, part in zip(pieces, joined.chunk(len(pieces)), strict=True):
+        piece.data = part
+    return joined
+
+
+def channels_last(conv) -> None:
+    """Lay a convolution's weight (O, I, K) out as O, K, I in memory, in place."""
+    conv.weight.data = conv.weight.data.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def causal(x: Tensor, conv) -> Tensor:
+    """Causal convolution of (B, T, C) in the weight's dtype, without a copy into another layout -> (B, T, C').
+
+    The convolution pads both sides; the frames that it makes beyond the end are cut off as a view.
+    """
+    frames, reach = x.shape[1], conv.kernel_size[0] - 1
+    y = F.conv2d(
+        x.transpose(1, 2)[:, :, None], conv.weight[:, :, None], conv.bias, padding=(0, reach), groups=conv.groups
+    )
+    return y[:, :, 0, :frames].transpose(1, 2)
+
+
+def gelu_tanh(x: Tensor, layer) -> Tensor:
+    """GELU in its tanh form of a linear layer; on a GPU inside the product."""
+    if not x.is_cuda:
+        return F.gelu(F.linear(x, layer.weight, layer.bias), approximate="tanh")
+    flat = torch._addmm_activation(layer.bias, x.flatten(0, 1), layer.weight.T, use_gelu=True)
+    return flat.view(*x.shape[:2], -1)
+
 
 class LeanDiT:
-    """Callable like flow.dit.DiT without its cache. Fuses the model's weights in place: no second copy."""
+    """Callable like flow.dit.DiT without its cache."""
 
-    def __init__(self, dit):
-        self.dit, self.dim, self.head_dim = dit, dit.dim, dit.head_dim
-        self.heads = dit.plan.heads
-        self.blocks = [self._fuse(block) for block in dit.transformer_blocks]
+    def __init__(self, dit, ops):
+        self.dit, self.ops, self.dim, self.heads = dit, ops, dit.dim, dit.plan.heads
+        self.qkv = [fuse_qkv(block.attn) for block in dit.transformer_blocks]
+        self.convs = [dit.input_embed.conv_pos_embed[name][0] for name in ("conv1", "conv2")]
+        for conv in self.convs:
+            channels_last(conv)
         self._turns: dict[int, Tensor] = {}
-
-    @staticmethod
-    def _fuse(block) -> tuple[Tensor, ...]:
-        attention, ff = block.attn, block.ff["ff"]
-        parts = (attention.to_q, attention.to_k, attention.to_v)
-        weight = torch.cat([part.weight.data for part in parts])
-        bias = torch.cat([part.bias.data for part in parts])
-        for i, part in enumerate(parts):
-            size = len(part.weight)
-            part.weight.data = weight[i * size : (i + 1) * size]
-            part.bias.data = bias[i * size : (i + 1) * size]
-        wide, narrow, out = ff["0"][0], ff["2"], attention.to_out[0]
-        return (
-            weight,
-            bias,
-            out.weight.data,
-            out.bias.data,
-            wide.weight.data,
-            wide.bias.data,
-            narrow.weight.data,
-            narrow.bias.data,
-        )
 
     def modulation_table(self, table: Tensor) -> Tensor:
         """(steps, 6 depth + 2, D) as flow.dit makes it, with 1 added to every scale."""
@@ -50,39 +127,86 @@ class LeanDiT:
         return table
 
     def turns(self, frames: int) -> Tensor:
-        """(F, 1, head_dim / 2) complex rotations of frames 0 .. F-1."""
+        """(2, F, head_dim / 2) cosines and sines of frames 0 .. F-1."""
         if frames not in self._turns:
-            cos, sin = self.dit.positions(0, frames)
-            self._turns[frames] = torch.complex(cos, sin)[:, None]
+            self._turns[frames] = torch.stack(self.dit.positions(0, frames))
         return self._turns[frames]
 
+    def _embed(self, x: Tensor) -> Tensor:
+        """See flow.dit.InputEmbedding."""
+        h = F.linear(x, self.dit.input_embed.proj.weight, self.dit.input_embed.proj.bias)
+        y = F.mish(causal(h, self.convs[0]))
+        return h.float() + F.mish(causal(y, self.convs[1]))
+
     def __call__(
-        self, x: Tensor, mu: Tensor, speaker: Tensor, cond: Tensor, modulation: Tensor, mask: Tensor | None
+        self, x: Tensor, mu: Tensor, speaker: Tensor, cond: Tensor, modulation: Tensor, visible: Tensor
     ) -> Tensor:
         """x, mu, cond: (B, F, M) fp32. speaker: (B, M). modulation: (1, 6 depth + 2, D) of modulation_table. -> (B, F, M)."""
-        rows, frames, _ = x.shape
-        turn = self.turns(frames)
-        h = self.dit.input_embed(torch.cat([x, cond, mu, speaker[:, None].expand_as(x)], dim=-1), None)
-        dtype = self.blocks[0][0].dtype
-        for i, (qkv, qkv_bias, out, out_bias, wide, wide_bias, narrow, narrow_bias) in enumerate(self.blocks):
-            shift_a, scale_a, gate_a, shift_f, scale_f, gate_f = modulation[:, 6 * i : 6 * i + 6].unbind(1)
-            mixed = F.linear(_modulated(h, scale_a, shift_a, dtype), qkv, qkv_bias)
-            mixed = mixed.view(rows, frames, 3, self.heads, self.head_dim)
-            first = mixed[:, :, :2, 0]  # only the first head of q and k knows where it is
-            turned = torch.view_as_complex(first.float().unflatten(-1, (-1, 2))) * turn
-            first.copy_(torch.view_as_real(turned).flatten(-2))
-            query, key, value = (part.transpose(1, 2) for part in mixed.unbind(2))
-            heard = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-            heard = F.linear(heard.transpose(1, 2).reshape(rows, frames, -1), out, out_bias)
-            h = torch.addcmul(h, gate_a[:, None], heard)
-            hidden = F.linear(_modulated(h, scale_f, shift_f, dtype), wide, wide_bias)
-            hidden = F.linear(F.gelu(hidden, approximate="tanh"), narrow, narrow_bias)
-            h = torch.addcmul(h, gate_f[:, None], hidden)
-        scale, shift = modulation[:, -2:].unbind(1)
-        return self.dit.proj_out(_modulated(h, scale, shift, dtype)).float()
+        ops, rows, frames = self.ops, x.shape[0], x.shape[1]
+        turn, dtype = self.turns(frames), self.dit.proj_out.weight.dtype
+        h = self._embed(torch.cat([x, cond, mu, speaker[:, None].expand_as(x)], dim=-1).to(dtype))
+        add = gate = None
+        vectors = modulation[0]
+        for i, (block, (weight, bias)) in enumerate(zip(self.dit.transformer_blocks, self.qkv, strict=True)):
+            shift_a, scale_a, gate_a, shift_f, scale_f, gate_f = vectors[6 * i : 6 * i + 6].unbind()
+            h, normed = ops.add_norm(h, add, gate, scale_a, shift_a, 1e-6, dtype)
+            mixed = F.linear(normed, weight, bias).view(rows, frames, 3, self.heads, -1)
+            ops.rotate(mixed, turn)
+            heard = block.attn.to_out[0](ops.attention(mixed, visible))
+            h, normed = ops.add_norm(h, heard, gate_a, scale_f, shift_f, 1e-6, dtype)
+            ff = block.ff["ff"]
+            add, gate = ff["2"](gelu_tanh(normed, ff["0"][0])), gate_f
+        h, normed = ops.add_norm(h, add, gate, vectors[-2], vectors[-1], 1e-6, dtype)
+        return self.dit.proj_out(normed).float()
 
 
-def _modulated(h: Tensor, scale: Tensor, shift: Tensor, dtype: torch.dtype) -> Tensor:
-    """(LN(h) * scale + shift) in `dtype`; scale already holds its 1."""
-    normed = F.layer_norm(h, h.shape[-1:], eps=1e-6)
-    return torch.addcmul(shift[:, None], normed, scale[:, None], out=torch.empty_like(normed, dtype=dtype))
+class LeanUNet:
+    """Callable like flow.unet.UNet without its cache."""
+
+    def __init__(self, unet, ops):
+        self.unet, self.ops, self.heads = unet, ops, unet.plan.heads
+        self.stages = unet._stages()
+        self.qkv = [[fuse_qkv(block.attn1)[0] for block in stage[1]] for stage in self.stages]
+        for stage in self.stages:
+            for conv in (stage[0].block1.block["0"], stage[0].block2.block["0"], *stage[2:]):
+                channels_last(conv)
+        channels_last(unet.final_block.block["0"])
+
+    def modulation_table(self, table: Tensor) -> Tensor:
+        """(steps, stages, width), as flow.unet makes it."""
+        return table
+
+    def _resnet(self, x: Tensor, part, time_bias: Tensor, dtype: torch.dtype) -> Tensor:
+        """x: (B, F, C) in dtype -> (B, F, width) fp32."""
+        one, two = part.block1.block, part.block2.block
+        y = self.ops.norm_mish(causal(x, one["0"]), one["2"], time_bias, dtype)
+        shortcut = F.linear(x, part.res_conv.weight[..., 0], part.res_conv.bias)
+        return self.ops.norm_mish(causal(y, two["0"]), two["2"], shortcut, torch.float32)
+
+    def __call__(
+        self, x: Tensor, mu: Tensor, speaker: Tensor, cond: Tensor, modulation: Tensor, visible: Tensor
+    ) -> Tensor:
+        """x, mu, cond: (B, F, M) fp32. speaker: (B, M). modulation: (1, stages, width). -> (B, F, M)."""
+        ops, rows, frames = self.ops, x.shape[0], x.shape[1]
+        dtype = self.unet.final_proj.weight.dtype
+        half = torch.cat([x, mu, speaker[:, None].expand_as(x), cond], dim=-1).to(dtype)
+        skip = None
+        for i, stage in enumerate(self.stages):
+            if i == len(self.stages) - 1:
+                half = torch.cat([half, skip], dim=-1)
+            h, add = self._resnet(half, stage[0], modulation[0, i], dtype), None
+            for block, weight in zip(stage[1], self.qkv[i], strict=True):
+                h, normed = ops.add_norm(h, add, None, block.norm1.weight, block.norm1.bias, block.norm1.eps, dtype)
+                mixed = F.linear(normed, weight).view(rows, frames, 3, self.heads, -1)
+                heard = block.attn1.to_out[0](ops.attention(mixed, visible))
+                h, normed = ops.add_norm(h, heard, None, block.norm3.weight, block.norm3.bias, block.norm3.eps, dtype)
+                net = block.ff["net"]
+                add = net["2"](F.gelu(net["0"]["proj"](normed)))
+            half = (h + add).to(dtype)
+            if i == 0:
+                skip = half
+            if len(stage) == 3:
+                half = causal(half, stage[2]).contiguous()
+        final = self.unet.final_block.block
+        zero = torch.zeros_like(final["2"].bias)
+        return self.unet.final_proj(ops.norm_mish(causal(half, final["0"]), final["2"], zero, dtype)).float()

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What one capture cost. bytes: device memory that it made torch take from the driver."""
+
+    name: str
+    seconds: float
+    bytes: int
 
 
 class Graph:

@@ -45,11 +45,12 @@ class Source(nn.Module):
         noise: Tensor,
         before: Tensor | None = None,
         after: Tensor | None = None,
-        start: int = 0,
+        start: int | Tensor = 0,
     ) -> Tensor:
         """Harmonics with noise: (B, N, 9) fp32, N = 480 F.
 
-        Args: f0: (B, F) Hz. sums: (B, 9, F) phase_sums. noise: (B, N, 9). start: frames of the utterance before these.
+        Args: f0: (B, F) Hz. sums: (B, 9, F) phase_sums. noise: (B, N, 9). start: frames of the utterance before these
+            (a (1,) int64 tensor in a captured graph).
             before, after: (B, 9, 1) sums of the neighbouring frames; None at the ends of speech. v3 needs neither.
         Phases are rounded to fp32 in the published order: after some seconds that rounding is larger than anything
         else that separates two implementations (0.01 rad at 1e5 rad), and parity is worth more than its absence.
@@ -68,7 +69,7 @@ class Source(nn.Module):
             before = sums[..., :1] if before is None else before
             after = sums[..., -1:] if after is None else after
             around = phase(torch.cat([before, sums, after], dim=2))
-            sample = torch.arange(start * n, (start + f0.shape[1]) * n, device=f0.device, dtype=torch.float32)
+            sample = (torch.arange(f0.shape[1] * n, device=f0.device) + start * n).float()
             place = ((sample + 0.5) * (1 / n) - 0.5).clamp(min=0)
             frame = place.floor()
             share, index = place - frame, (frame - (start - 1)).long()

@@ -46,11 +46,21 @@ def overlap_add(frames: Tensor, hop: int) -> Tensor:
     return total.flatten(1)
 
 
+def laid_down(parts: Tensor, n_fft: int, hop: int) -> Tensor:
+    """(B, T, 2 * bins) real and imaginary parts -> (B, (T - 1) * hop), not yet divided by the envelope."""
+    _, inverse, _ = bases(n_fft, parts.device)
+    y = overlap_add(parts @ inverse, hop)
+    return y[:, n_fft // 2 : y.shape[1] - n_fft // 2]
+
+
+def envelope(frames: int, n_fft: int, hop: int, device: torch.device) -> Tensor:
+    """(1, (frames - 1) * hop), the true sum of squared windows."""
+    _, _, squared = bases(n_fft, device)
+    y = overlap_add(squared.expand(1, frames, -1), hop)
+    return y[:, n_fft // 2 : y.shape[1] - n_fft // 2]
+
+
 def istft(magnitude: Tensor, phase: Tensor, n_fft: int, hop: int) -> Tensor:
     """(B, bins, T) each -> (B, (T - 1) * hop), the inverse of stft; divided by the true sum of squared windows."""
-    _, inverse, squared = bases(n_fft, magnitude.device)
-    parts = torch.cat([magnitude * phase.cos(), magnitude * phase.sin()], dim=1)
-    y = overlap_add(parts.transpose(1, 2) @ inverse, hop)
-    envelope = overlap_add(squared.expand(1, magnitude.shape[2], -1), hop)
-    cut = slice(n_fft // 2, y.shape[1] - n_fft // 2)
-    return y[:, cut] / envelope[:, cut]
+    parts = torch.cat([magnitude * phase.cos(), magnitude * phase.sin()], dim=1).transpose(1, 2)
+    return laid_down(parts, n_fft, hop) / envelope(parts.shape[1], n_fft, hop, parts.device)

@@ -1,13 +1,8 @@
 """The fused tier: what fits, what is said where it cannot run, and its kernels under Triton's interpreter."""
 
-import importlib.util
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -17,6 +12,7 @@ from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.accel.fused_config import best_config, misfit, unavailable
 from cosy_engine.llm.pool import DecodePool
 from cosy_engine.settings.model_spec import LlmSpec, SamplingSpec
+from tests.accel.interpreter import interpreted, run_interpreted
 from tests.llm.test_golden_lm import build
 from tests.llm.test_pool import plan
 
@@ -24,14 +20,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = dict(
     text_vocab=151936, width=896, layers=24, heads=14, kv_heads=2, head_dim=64, ffn_width=4864, speech_tokens=6561
 )
-
-
-def why_not_interpreted() -> str | None:
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed: CPU machines need `pip install triton 'numpy<2.4'` to interpret the kernels"
-    if tuple(map(int, np.__version__.split(".")[:2])) >= (2, 4):
-        return f"Triton's interpreter needs numpy below 2.4, this is {np.__version__}"
-    return None
 
 
 @pytest.mark.parametrize(
@@ -43,12 +31,9 @@ def why_not_interpreted() -> str | None:
         "sampler",
     ],
 )
-@pytest.mark.skipif(why_not_interpreted() is not None, reason=str(why_not_interpreted()))
+@interpreted
 def test_kernels_under_the_interpreter(cases):
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "tests/accel/fused_interpreted.py", "-k", cases]
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+    run_interpreted("fused_interpreted.py", cases)
 
 
 def test_both_releases_and_small_models_fit():

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from cosy_engine.accel.flow_graph import GraphFlow
+from tests.accel.interpreter import interpreted, run_interpreted
 from tests.flow.models import TINY, tiny_flow, tiny_prompt, tiny_tokens
 
 ROUNDING = 1e-4  # padded rows change the order of sums in attention and products, over 10 steps
@@ -66,3 +67,8 @@ def test_half_precision_stays_near_fp32_in_few_operations_too(dtype):
     ours = fast.whole([tokens], [prompt])[0]
     # weights and products rounded to 8 or 11 bits, over 4 steps
     assert (ours - exact).square().mean().sqrt() < (0.03 if dtype == torch.bfloat16 else 0.004) * exact.std()
+
+
+@interpreted
+def test_kernels_under_the_interpreter():
+    run_interpreted("flow_interpreted.py")
