@@ -156,10 +156,10 @@ def _doctor_arguments(parser: argparse.ArgumentParser) -> None:
 def doctor(arguments: argparse.Namespace) -> int:
     """Facts, verdicts and predicted times; status 0 unless something stops the work."""
     from cosy_engine.build import default_folder, pick_device
+    from cosy_engine.examine import examine
     from cosy_engine.health import doctor as rules
-    from cosy_engine.health.gather import gather
 
-    facts = gather(pick_device(arguments.device), arguments.model or default_folder())
+    facts = examine(pick_device(arguments.device), arguments.model or default_folder())
     verdicts = rules.diagnose(facts)
     if arguments.json:
         print(
@@ -167,6 +167,7 @@ def doctor(arguments: argparse.Namespace) -> int:
                 {
                     "facts": dataclasses.asdict(facts, dict_factory=_text_keys),
                     "verdicts": [dataclasses.asdict(v) for v in verdicts],
+                    "predicted_ms": {"/".join(key): ms for key, ms in rules.predictions(facts).items()},
                 }
             )
         )

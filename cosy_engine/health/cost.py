@@ -6,7 +6,8 @@ device, which reads all weights and starts every kernel. Counts are of this prog
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 LAYERS = 24
 EAGER_KERNELS_PER_LAYER = 40  # norms, rotary, products, masks, cache writes as separate launches
@@ -20,10 +21,12 @@ WEIGHT_BYTES = {"fp32": 1.456e9, "fp16": 0.728e9, "bf16": 0.728e9}  # body and h
 
 @dataclass(frozen=True)
 class MachineSpeed:
-    """launch_us: host time of one small operation, Python included. copy_bytes_s: of a large device copy, read + written."""
+    """launch_us: host time of one small operation, Python included. copy_bytes_s: of a large device copy, read + written.
+    product_bytes_s: precision -> weights read by a product with one vector; given where that is slower than a copy (CPUs)."""
 
     launch_us: float
     copy_bytes_s: float
+    product_bytes_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,11 @@ class TokenCost:
 
 def token_cost(speed: MachineSpeed, tier: str, precision: str) -> TokenCost:
     """One row, sampling included."""
-    bytes_ms = 1000 * WEIGHT_BYTES[precision] / speed.copy_bytes_s
+    bytes_ms = 1000 * WEIGHT_BYTES[precision] / speed.product_bytes_s.get(precision, speed.copy_bytes_s)
     if tier == "eager":
         launch_ms = (LAYERS * EAGER_KERNELS_PER_LAYER + OTHER_KERNELS) * speed.launch_us / 1000
-        ms = max(launch_ms, bytes_ms)
+        # A CPU does the one after the other; a GPU reads while the host launches.
+        ms = launch_ms + bytes_ms if speed.product_bytes_s else max(launch_ms, bytes_ms)
         return TokenCost(ms, "launches" if launch_ms >= bytes_ms else "bytes", launch_ms, bytes_ms)
     kernels, gap = (GRAPH_KERNELS, GRAPH_GAP_US) if tier == "graph" else (FUSED_KERNELS, FUSED_GAP_US)
     kernel_ms = kernels * gap / 1000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cosy_engine.health.cost import EAGER_KERNELS_PER_LAYER, LAYERS, MachineSpeed, token_cost
 from cosy_engine.health.facts import Facts
@@ -50,16 +50,31 @@ def diagnose(facts: Facts) -> list[Verdict]:
 
 
 def _no_gpu(f: Facts) -> Iterator[Verdict]:
-    if f.gpu is None or f.cuda_hidden or (f.torch_cuda is None and "torch" in f.versions):
-        if f.cuda_hidden:
-            why, fix = "CUDA_VISIBLE_DEVICES hides it", "unset CUDA_VISIBLE_DEVICES"
-        elif f.gpu is not None and f.torch_cuda is None:
-            why, fix = "this torch was built without CUDA", "pip install --force-reinstall torch==2.13.0"
-        else:
-            why, fix = "no NVIDIA driver answers", "install the driver, or use a machine with a GPU"
-        yield Verdict(
-            "cpu_only", STOP if f.gpu else NOTE, f"running on the CPU because {why}", f.gpu or "no GPU found", fix
+    usable = f.gpu is not None and f.cuda_usable is not False and not f.cuda_hidden
+    if usable and not (f.torch_cuda is None and "torch" in f.versions):
+        return
+    if f.cuda_hidden:
+        why, fix = "CUDA_VISIBLE_DEVICES hides it", "unset CUDA_VISIBLE_DEVICES"
+    elif f.gpu is None:
+        why, fix = "no NVIDIA driver answers", "install the driver, or use a machine with a GPU"
+    elif f.torch_cuda is None:
+        why, fix = "this torch was built without CUDA", "pip install --force-reinstall torch==2.13.0"
+    elif (least := _least_driver(f.torch_cuda)) and f.driver and _parse(f.driver) < (least,):
+        why = f"driver {f.driver} is too old for CUDA {f.torch_cuda} (at least {least})"
+        fix = "install a newer NVIDIA driver, or: pip install torch built for an older CUDA"
+    else:
+        why, fix = (
+            "torch cannot use the GPU that the driver reports",
+            "python -c 'import torch; torch.cuda.init()' names the cause",
         )
+    yield Verdict(
+        "cpu_only", STOP if f.gpu else NOTE, f"running on the CPU because {why}", f.gpu or "no GPU found", fix
+    )
+
+
+def _least_driver(cuda: str) -> int | None:
+    """The oldest driver branch (Linux) that runs a CUDA release."""
+    return {"11": 450, "12": 525, "13": 580}.get(cuda.split(".")[0])
 
 
 def _kernel_image(f: Facts) -> Iterator[Verdict]:
@@ -126,6 +141,14 @@ def _versions(f: Facts) -> Iterator[Verdict]:
             )  # fmt: skip
 
 
+def _missing(f: Facts) -> Iterator[Verdict]:
+    if f.missing:
+        yield Verdict(
+            "missing_package", STOP, "packages that the program needs are not installed", ", ".join(f.missing),
+            "pip install -r requirements.txt",
+        )  # fmt: skip
+
+
 def _half(f: Facts) -> Iterator[Verdict]:
     half, full = (f.rtf.get(("eager", p)) for p in ("fp16", "fp32"))
     if half and full and half > full:
@@ -174,6 +197,11 @@ def _memory(f: Facts) -> Iterator[Verdict]:
             "allocator", RISK, "the GPU's memory is nearly full and can splinter",
             f"{f.gpu_memory_used_gb:.1f} of {f.gpu_memory_gb:.1f} GB", "PYTORCH_ALLOC_CONF=expandable_segments:True (run.sh sets it)",
         )  # fmt: skip
+    if f.memory_free_gb is not None and f.memory_free_gb < 4 and not f.model_error:
+        yield Verdict(
+            "little_memory", RISK, "the computer's memory is nearly used up, and loading a model needs about 4 GB",
+            f"{f.memory_free_gb:.1f} GB free", "close other programs",
+        )  # fmt: skip
     if f.other_gpu_programs:
         yield Verdict(
             "shared_gpu",
@@ -184,7 +212,36 @@ def _memory(f: Facts) -> Iterator[Verdict]:
         )
 
 
+def _limits(f: Facts) -> Iterator[Verdict]:
+    if f.power_limit_w and f.power_most_w and f.power_limit_w < 0.8 * f.power_most_w:
+        yield Verdict(
+            "power_limit", NOTE, "the GPU's power is limited below what it may take",
+            f"{f.power_limit_w:.0f} of {f.power_most_w:.0f} W", f"nvidia-smi -pl {f.power_most_w:.0f}",
+        )  # fmt: skip
+    if f.disk_bytes_s and f.disk_bytes_s < 100e6:
+        yield Verdict(
+            "slow_disk", NOTE, "the weights lie on a slow disk: starting takes long, speaking does not",
+            f"{f.disk_bytes_s / 1e6:.0f} MB/s", "move the model folder to a local SSD and name it with --model",
+        )  # fmt: skip
+    if f.vector == "DEFAULT":
+        yield Verdict(
+            "no_vectors", NOTE, "this CPU has no AVX2, or torch does not use it", f.cpu or "unknown CPU",
+            "use a newer CPU; in a virtual machine pass the host's CPU through",
+        )  # fmt: skip
+    if f.proxy:
+        yield Verdict(
+            "proxy", NOTE, "a proxy is set: downloads go through it, the page's own address must not",
+            ", ".join(f.proxy), "export no_proxy=localhost,127.0.0.1 (webui.py sets it for itself)",
+        )  # fmt: skip
+
+
 def _reference(f: Facts) -> Iterator[Verdict]:
+    wav, mp3 = f.decode_s.get("wav"), f.decode_s.get("mp3")
+    if wav and mp3 and mp3 - wav > 0.1:
+        yield Verdict(
+            "reference_format", NOTE, "decoding an mp3 reference takes its time here",
+            f"5 s of mp3 {1000 * mp3:.0f} ms, of wav {1000 * wav:.0f} ms", "use a wav or flac as reference; a voice that was used is kept",
+        )  # fmt: skip
     if (f.reference_decode_s or 0) > 0.2:
         yield Verdict(
             "reference_format", RISK, f"decoding the {f.reference_format or 'reference'} takes its time",
@@ -205,7 +262,7 @@ def _rest(f: Facts) -> Iterator[Verdict]:
 
 
 CHECKS: tuple[Callable[[Facts], Iterator[Verdict]], ...] = (
-    _no_gpu, _kernel_image, _launches, _single_core, _front_end, _latency, _versions, _half, _stages, _memory, _reference, _rest,
+    _no_gpu, _kernel_image, _launches, _single_core, _front_end, _latency, _missing, _versions, _half, _stages, _memory, _reference, _limits, _rest,
 )  # fmt: skip
 
 
@@ -213,12 +270,15 @@ def predictions(f: Facts) -> dict[tuple[str, str], float]:
     """(tier, precision) -> predicted ms per token, where launch time and bandwidth are known."""
     if f.launch_us is None or f.copy_bytes_s is None:
         return {}
-    speed = MachineSpeed(f.launch_us, f.copy_bytes_s)
-    return {
-        (tier, precision): token_cost(speed, tier, precision).ms
-        for tier in ("eager", "graph", "fused")
-        for precision in ("fp32", "fp16")
-    }
+    speed = MachineSpeed(f.launch_us, f.copy_bytes_s, f.product_bytes_s)
+    tiers, precisions = (("eager", "graph", "fused"), ("fp32", "fp16")) if f.gpu else (("eager",), ("fp32", "bf16"))
+    return {(tier, precision): token_cost(speed, tier, precision).ms for tier in tiers for precision in precisions}
+
+
+def public(f: Facts) -> Facts:
+    """What strangers on a shared page may see: the machine's speed, and nothing of who uses it, how, or for what else."""
+    return replace(f, other_gpu_programs=(), proxy=(), model_error=f.model_error and "its files are incomplete or damaged",
+                   gpu_memory_used_gb=None, gpu_busy=None, memory_free_gb=None)  # fmt: skip
 
 
 def _parse(version: str) -> tuple[int, ...]:
@@ -245,13 +305,19 @@ def report(f: Facts, verdicts: list[Verdict]) -> str:
         ("wait", f.sync_us, "us"),
         ("copy", f.copy_bytes_s and f.copy_bytes_s / 1e12, "TB/s"),
         ("one core", f.single_core, "M turns/s"),
+        ("disk", f.disk_bytes_s and f.disk_bytes_s / 1e9, "GB/s"),
+        *((f"product {name}", speed / 1e9, "GB/s") for name, speed in f.product_bytes_s.items()),
+        *((f"front end of 5 s on {name}", 1000 * seconds, "ms") for name, seconds in f.front_end_s.items()),
+        *((f"5 s of {name} decoded in", 1000 * seconds, "ms") for name, seconds in f.decode_s.items()),
     )
     lines.append("; ".join(f"{name} {value:.3g} {unit}" for name, value, unit in measured if value))
-    if f.gpu and (told := predictions(f)):
-        lines.append(
-            "predicted ms per token: "
-            + ", ".join(f"{tier} {precision} {ms:.2f}" for (tier, precision), ms in told.items())
-        )
+    for title, table in (
+        ("ms per token, predicted", predictions(f)),
+        ("ms per token, small stand-in", f.stand_in),
+        ("ms per token, measured", f.measured),
+    ):
+        if table:
+            lines.append(f"{title}: " + ", ".join(f"{' '.join(key)} {ms:.2f}" for key, ms in table.items()))
     lines.append("")
     for number, verdict in enumerate(verdicts, 1):
         saves = f" (saves about {verdict.saves_ms:.1f} ms per token)" if verdict.saves_ms >= 0.1 else ""

@@ -24,6 +24,7 @@ from cosy_engine.model_files.layout import find_release
 log = logging.getLogger(__name__)
 
 PACKAGES = ("torch", "transformers", "onnxruntime", "onnxruntime-gpu", "gradio", "wetext", "av", "librosa", "soundfile")
+NEEDED = ("torch", "transformers", "gradio", "soundfile", "av")  # onnxruntime comes under two names
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
@@ -44,11 +45,21 @@ def gather(device: torch.device, model: Path | None, **known: Any) -> Facts:
     ask("cpu", cpu_name)
     ask("sockets", _sockets)
     ask("cores", os.cpu_count)
-    ask("avx2", lambda: torch.backends.cpu.get_cpu_capability() != "DEFAULT")
+    ask("numa_nodes", _numa_nodes)
+    ask("vector", torch.backends.cpu.get_cpu_capability)
+    ask("memory_gb", lambda: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9)
+    ask("memory_free_gb", _memory_free)
     ask("single_core", measure.single_core)
     ask("launch_us", lambda: measure.launch_microseconds(device))
     ask("sync_us", lambda: measure.sync_microseconds(device))
     ask("copy_bytes_s", lambda: measure.copy_bandwidth(device))
+    if not cuda:
+        kinds = {"fp32": torch.float32, "bf16": torch.bfloat16}
+        ask("product_bytes_s", lambda: {name: measure.product_bandwidth(device, kind) for name, kind in kinds.items()})
+    ask("cuda_usable", torch.cuda.is_available)
+    ask("cudnn", _cudnn)
+    ask("missing", lambda: missing_packages(found["versions"]))
+    ask("ffmpeg", lambda: shutil.which("ffmpeg") is not None)
     ask("onnx_provider", lambda: onnx_provider(cuda))
     ask("triton", lambda: importlib.util.find_spec("triton") is not None)
     ask("compiler", lambda: any(shutil.which(name) for name in ("gcc", "cc", "clang", "cl")))
@@ -70,9 +81,16 @@ def gather(device: torch.device, model: Path | None, **known: Any) -> Facts:
         found |= _driver_facts(device.index or 0)
     if model is not None:
         try:
-            found["model"] = find_release(model).name
+            release = find_release(model)
+            found["model"] = release.name
+            ask("disk_bytes_s", lambda: measure.disk_read(release.llm))
         except CosyError as error:
             found["model_error"] = str(error).replace(str(model), model.name)
+        except OSError as error:  # no right to read it, a network drive that is gone
+            found["model_error"] = f"{model.name} cannot be read ({error.strerror or type(error).__name__})"
+        except Exception as error:  # damaged beyond what the reader of folders foresees
+            log.info("the model folder could not be examined: %s", error)
+            found["model_error"] = f"{model.name} cannot be understood ({type(error).__name__})"
     return Facts(**(found | known))
 
 
@@ -100,6 +118,28 @@ def _sockets() -> int | None:
     return (
         len({line for line in info.read_text(errors="replace").splitlines() if line.startswith("physical id")}) or None
     )
+
+
+def _numa_nodes() -> int | None:
+    return len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None
+
+
+def _memory_free() -> float | None:
+    info = Path("/proc/meminfo").read_text()
+    return next(int(line.split()[1]) * 1024 / 1e9 for line in info.splitlines() if line.startswith("MemAvailable"))
+
+
+def _cudnn() -> str | None:
+    number = torch.backends.cudnn.version()
+    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}" if number else None
+
+
+def missing_packages(have: dict[str, str]) -> tuple[str, ...]:
+    """Of those that the program cannot do without."""
+    missing = [name for name in NEEDED if name not in have]
+    if not {"onnxruntime", "onnxruntime-gpu"} & set(have):
+        missing.append("onnxruntime")
+    return tuple(missing)
 
 
 def _normaliser() -> str:
@@ -159,6 +199,14 @@ def _driver_facts(index: int) -> dict[str, Any]:
             "gpu_memory_used_gb": memory.used / 1e9,
             "gpu_busy": pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
         }
+        for name, question in (
+            ("power_limit_w", lambda: pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000),
+            ("power_most_w", lambda: pynvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)[1] / 1000),
+            ("clock_mhz", lambda: float(pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM))),
+            ("clock_most_mhz", lambda: float(pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_SM))),
+        ):
+            with contextlib.suppress(pynvml.NVMLError):  # laptops and virtual machines do not tell everything
+                facts[name] = question()
         own = os.getpid()
         programs = [p.pid for p in pynvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid != own]
         facts["other_gpu_programs"] = tuple(f"process {pid}" for pid in programs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from pathlib import Path
 
@@ -29,6 +30,22 @@ def copy_bandwidth(device: torch.device) -> float:
         wait(device)
         best = min(best, time.perf_counter() - began)
     return 2 * size / best
+
+
+def product_bandwidth(device: torch.device, dtype: torch.dtype) -> float:
+    """Bytes of weights per second in products with one vector, the work of a decoded token; 20 matrices of a layer's size,
+    so that no cache holds them."""
+    weights = [torch.ones(4864, 896, dtype=dtype, device=device) for _ in range(20)]
+    x = torch.ones(1, 896, dtype=dtype, device=device)
+    best = float("inf")
+    for _ in range(4):
+        wait(device)
+        began = time.perf_counter()
+        for weight in weights:
+            torch.nn.functional.linear(x, weight)
+        wait(device)
+        best = min(best, time.perf_counter() - began)
+    return sum(w.numel() * w.element_size() for w in weights) / best
 
 
 def launch_microseconds(device: torch.device) -> float:
@@ -66,6 +83,17 @@ def single_core() -> float:
             total += i & 7
         best = min(best, time.perf_counter() - began)
     return turns / best / 1e6
+
+
+def disk_read(file: Path, most_bytes: int = 64 * 2**20) -> float:
+    """Bytes per second from the start of a file, past what the system has kept of it where it can be told to forget."""
+    with file.open("rb", buffering=0) as opened:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(opened.fileno(), 0, most_bytes, os.POSIX_FADV_DONTNEED)
+        began, count = time.perf_counter(), 0
+        while count < most_bytes and (block := opened.read(2**20)):
+            count += len(block)
+        return count / (time.perf_counter() - began)
 
 
 class PeakMemory:
