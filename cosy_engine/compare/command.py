@@ -93,14 +93,16 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         comparison = Comparison(
             subject, variants, baseline=baseline, runs=arguments.runs, warm_ups=arguments.warm_ups
         )  # fmt: skip
-        for step in comparison.steps():
-            if sys.stderr.isatty() and step.variant:
-                print(
-                    f"\r\x1b[K{step.done} of {step.total}: {step.doing} {step.variant.id}",
-                    end="",
-                    file=sys.stderr,
-                    flush=True,
-                )
+        try:
+            for step in comparison.steps():
+                if sys.stderr.isatty() and step.variant:
+                    line = f"\r\x1b[K{step.done} of {step.total}: {step.doing} {step.variant.id}"
+                    print(line, end="", file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            if not comparison.finished:
+                raise
+            print("stopped: what was measured so far is kept", file=sys.stderr)
+            comparison.stop()
         data = as_data(comparison, facts, versions())
     finally:
         close()
