@@ -21,6 +21,7 @@ from cosy_engine.accel.decode_fused import FusedStep
 from cosy_engine.accel.decode_graph import GraphDecode
 from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.accel.flow_graph import GraphFlow
+from cosy_engine.accel.prefill_graph import GraphPrefill
 from cosy_engine.accel.vocoder_graph import GraphVocoder
 from cosy_engine.audio.speaker_encoder import SpeakerEncoder
 from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
@@ -163,8 +164,8 @@ class StageShelf:
     def chores(self, precision: str, tier: str) -> Iterator[Callable[[], None]]:
         """The work of warming up, in pieces that the worker does between requests."""
         stages = self.at(precision, tier)
-        for part in (stages.pool.step, stages.flow, stages.vocoder):
-            if isinstance(part, GraphDecode | GraphFlow | GraphVocoder):
+        for part in (stages.pool.step, stages.pool.prefill, stages.flow, stages.vocoder):
+            if isinstance(part, GraphDecode | GraphPrefill | GraphFlow | GraphVocoder):
                 yield from part.captures()
 
 
@@ -219,6 +220,7 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
     if tier != "eager":
         plain = models.torch_step
         pool.step = GraphDecode(plain, pool.state, rows)
+        pool.prefill = GraphPrefill(plain, pool.state)
         if tier == "fused":
             step = FusedStep(plain)
             pool.step = GraphDecode(step, pool.state, rows, plain, any_context=True, pieces=step.pieces)

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from cosy_engine.accel.joined import join
 from cosy_engine.flow.dit import DiT
 
 
@@ -65,22 +66,6 @@ def fuse_qkv(attention) -> tuple[Tensor, Tensor | None]:
     parts = (attention.to_q, attention.to_k, attention.to_v)
     weight = join([part.weight for part in parts])
     return weight, None if parts[0].bias is None else join([part.bias for part in parts])
-
-
-def join(pieces: list[Tensor]) -> Tensor:
-    """Parameters of one shape behind one another; they become views of the result. Done before, it is found again."""
-    first = pieces[0].data
-    neighbours = all(
-        piece.data_ptr() == first.data_ptr() + i * first.nbytes
-        and piece.untyped_storage().data_ptr() == first.untyped_storage().data_ptr()
-        for i, piece in enumerate(pieces)
-    )
-    if neighbours:
-        return first.as_strided((len(pieces) * len(first), *first.shape[1:]), first.stride())
-    joined = torch.cat([piece.data for piece in pieces])
-    for piece, part in zip(pieces, joined.chunk(len(pieces)), strict=True):
-        piece.data = part
-    return joined
 
 
 def channels_last(conv) -> None:

@@ -66,17 +66,31 @@ class Attention(nn.Module):
         return matmul(mixed.transpose(1, 2).reshape(rows, steps, -1), self.o_proj)
 
 
+SWIGLU_SCALE = 1 / 16  # fp16 only: gate * up leaves fp16's range first
+
+
 class MLP(nn.Module):
-    """SwiGLU."""
+    """SwiGLU. In fp16 the weight of `up` holds its values times `scale`, and what `down` makes is divided by it in fp32."""
 
     def __init__(self, spec: LlmSpec):
         super().__init__()
         self.gate_proj = nn.Linear(spec.width, spec.ffn_width, bias=False)
         self.up_proj = nn.Linear(spec.width, spec.ffn_width, bias=False)
         self.down_proj = nn.Linear(spec.ffn_width, spec.width, bias=False)
+        self.scale = 1.0
+
+    @torch.no_grad()
+    def set_precision(self, dtype: torch.dtype) -> None:
+        """Weights to dtype; a power of two moves in or out of `up` where the range asks for it."""
+        scale = SWIGLU_SCALE if dtype == torch.float16 else 1.0
+        if scale != self.scale:
+            self.up_proj.weight.data = self.up_proj.weight.data * (scale / self.scale)  # not in place: it may be shared
+            self.scale = scale
+        self.to(dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        return matmul(F.silu(matmul(x, self.gate_proj)) * matmul(x, self.up_proj), self.down_proj)
+        y = matmul(F.silu(matmul(x, self.gate_proj)) * matmul(x, self.up_proj), self.down_proj)
+        return y if self.scale == 1.0 else y / self.scale
 
 
 class Layer(nn.Module):

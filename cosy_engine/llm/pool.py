@@ -55,7 +55,8 @@ class _Row:
 class DecodePool:
     """Up to `rows` rows of at most `positions` cached positions and `draws` ids each; belongs to one thread.
 
-    step: what decodes; None is the model's own eager step. steps: decode steps per launch.
+    step: what decodes; None is the model's own eager step. steps: decode steps per launch. prefill: (row, plan) -> whether it
+    brought the row to its start and drew its first id; None leaves that to the model.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class DecodePool:
     ):
         self.lm, self.positions, self.draws, self.steps = lm, positions, draws, steps
         self.step = step or self._eager
+        self.prefill: Callable[[int, RowPlan], bool] | None = None
         self._stream = torch.cuda.Stream(lm.device) if lm.device.type == "cuda" else None
         with torch.inference_mode(), self._on_stream():
             self.state = lm.start(rows, positions, draws)
@@ -89,9 +91,10 @@ class DecodePool:
         self._rows[row] = _Row(plan.positions - plan.max_tokens, [])
         try:
             with self._on_stream():
-                self._prepare(row, plan)
-                inputs = self.lm.prompt(plan.text_ids, plan.speech_ids)
-                self.lm.prefill(self.state, row, inputs, context=len(inputs))
+                if not (self.prefill and self.prefill(row, plan)):
+                    self._prepare(row, plan)
+                    inputs = self.lm.prompt(plan.text_ids, plan.speech_ids)
+                    self.lm.prefill(self.state, row, inputs, context=len(inputs))
         except BaseException:
             self.release(row)
             raise

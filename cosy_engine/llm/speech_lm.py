@@ -81,6 +81,8 @@ class SpeechLM(nn.Module):
 
     def set_precision(self, dtype: torch.dtype) -> SpeechLM:
         """Matrix weights and embeddings to `dtype`; norms stay fp32."""
+        for layer in self.backbone.layers:
+            layer.mlp.set_precision(dtype)
         for module in self.modules():
             if isinstance(module, (nn.Linear, nn.Embedding)):
                 module.to(dtype)
