@@ -82,6 +82,7 @@ def _measure(page, url: str, clip: Path, count: int) -> list[dict]:
     page.wait_for_selector("#clip-facts .facts")
     page.locator("#transcript textarea").fill(WORDS)
     page.locator("#text textarea").fill(TEXT)
+    page.locator("#settings .label-wrap").click()
     page.locator("#seed :is(input, textarea)").first.fill("5")
     page.wait_for_timeout(500)
     runs = []
@@ -90,7 +91,7 @@ def _measure(page, url: str, clip: Path, count: int) -> list[dict]:
         page.wait_for_function(f"document.querySelectorAll('ol.takes:not(.voices) > li').length === {i + 1}")
         page.wait_for_function("window.cosyPlayer.stats.state === 'done'")
         stats = page.evaluate("window.cosyPlayer.stats")
-        engine_ms = float(page.locator("[data-metric=first_server] dd").inner_text().split()[0])
+        engine_ms = float(page.locator("[data-metric=first_server] dd").text_content().split()[0])
         runs.append({"browser_ms": stats["firstSoundMs"], "engine_ms": engine_ms, "underruns": stats["underruns"]})
         print(f"{i - WARM + 1:3} {runs[-1]}", file=sys.stderr)
     return runs[WARM:]

@@ -21,7 +21,7 @@ from cosy_ui.sessions import SavedVoice, Take
 from cosy_ui.words import say
 
 COMMON_MARKS = ("[laughter]", "[breath]", "[sigh]", "[cough]")  # shown first; the rest behind a fold
-WIDE = ("m_mode", "m_run")  # cells of the strip that hold words
+WIDE = ("m_mode", "m_run", "m_rtf")  # cells of the strip that hold words
 PEAKS = 240  # columns of the drawn waveform
 WARN = frozenset(("clipped", "noisy", "no_speech", "low_rate", "little_speech", "quiet"))  # the rest are only hints
 
@@ -125,12 +125,13 @@ def marks(known: Iterable[str], lang: str) -> str:
     pairs = [m for m in special_tokens("v2") if m in known and f"</{m[1:]}" in known]
     phones = sorted(m for m in known if m.startswith("[") and m not in events)
     first = [_chip(m, m) for m in COMMON_MARKS if m in events]
-    first += [_chip(f"{m}…</{m[1:]}", m, f"</{m[1:]}") for m in pairs]
-    folds = ((say("marks_other", lang), "", [m for m in events if m not in COMMON_MARKS]),
-             (say("marks_more", lang), say("marks_more_hint", lang), phones))  # fmt: skip
+    around = [_chip(f"{m}…</{m[1:]}", m, f"</{m[1:]}") for m in pairs]
+    first += around[:1]
+    folds = ((say("marks_other", lang), "", around[1:] + [_chip(m, m) for m in events if m not in COMMON_MARKS]),
+             (say("marks_more", lang), say("marks_more_hint", lang), [_chip(m, m) for m in phones]))  # fmt: skip
     more = "".join(
         f'<details class="phones"><summary>{name}</summary>{f"<p class=dim>{hint}</p>" if hint else ""}'
-        f'<div class="chips">{"".join(_chip(m, m) for m in held)}</div></details>'
+        f'<div class="chips">{"".join(held)}</div></details>'
         for name, hint, held in folds
         if held
     )
@@ -182,32 +183,47 @@ def metrics(report: Report, take: Take, lang: str, job_id: str) -> str:
         if job_id
         else f"<small>{say('m_not_played', lang)}</small>"
     )
-    items = [
-        ("m_first_server", f"{report.first_audio_s * 1000:.0f} ms"),
+    pace = "faster" if report.rtf <= 1 else "slower"
+    times = 1 / report.rtf if 0 < report.rtf <= 1 else report.rtf
+    first = [
         ("m_first_browser", browser),
-        ("m_rtf", f"{report.rtf:.3f}"),
+        ("m_audio", f"{len(take.samples) / take.rate_hz:.2f} s"),
+        (
+            "m_rtf",
+            f"{say(pace, lang, times=f'{times:.1f}')} <small>{say('rtf', lang, rtf=f'{report.rtf:.3f}')}</small>",
+        ),
+    ]
+    more = [
+        ("m_first_server", f"{report.first_audio_s * 1000:.0f} ms"),
         ("m_token", f"{report.ms_per_token:.1f} ms" if report.ms_per_token else "–"),
+        ("m_rows", str(report.rows or "–")),
+        ("m_retries", str(report.retries)),
         ("m_mode", say(report.mode, lang)),
         ("m_run", f"{report.tier} · {report.precision} <small>{escape(report.device)}</small>"),
-        ("m_audio", f"{len(take.samples) / take.rate_hz:.2f} s"),
-        ("m_rows", str(report.rows or "–")),
         ("m_seed", str(take.seed)),
-        ("m_retries", str(report.retries)),
     ]
-    cells = "".join(
+    return (
+        f'<div id="metrics"><dl class="metrics">{_cells(first, lang)}</dl><details class="more"><summary>{say("m_more", lang)}'
+        f'</summary><dl class="metrics">{_cells(more, lang)}</dl></details></div>'
+    )
+
+
+def _cells(items: Iterable[tuple[str, str]], lang: str) -> str:
+    return "".join(
         f'<div data-metric="{key[2:]}"{" class=wide" if key in WIDE else ""}><dt>{say(key, lang)}</dt><dd>{value}</dd></div>'
         for key, value in items
     )
-    return f'<dl class="metrics" id="metrics">{cells}</dl>'
 
 
-def downloads(take: Take, lang: str) -> str:
+def downloads(take: Take, lang: str, short: bool = False) -> str:
+    """Every kind of file that a take can be had as. short: for a row of the history."""
     links = "".join(
         f'<a class="small" download data-kind="{kind}" href="take/{take.id}.{kind}">{kind}</a>' for kind in kinds_here()
     )
     if take.segments and any(s["text"] for s in take.segments):
-        links += f'<a class="small" download data-kind="srt" href="take/{take.id}.srt">{say("srt", lang)}</a>'
-    return f'<div class="links"><span class="dim">{say("save_as", lang)}</span>{links}</div>'
+        links += f'<a class="small" download data-kind="srt" href="take/{take.id}.srt">{"srt" if short else say("srt", lang)}</a>'
+    lead = "" if short else f'<span class="dim">{say("save_as", lang)}</span>'
+    return f'<div class="links" role="group" aria-label="{say("save_as", lang)}">{lead}{links}</div>'
 
 
 def sentences(take: Take, lang: str) -> str:
@@ -244,7 +260,7 @@ def _history_row(take: Take, lang: str) -> str:
         facts.append(f"RTF {take.report.rtf:.2f}")
     if take.redone:
         facts.append(say("redo_of", lang, part=take.redone))
-    elif not take.report:
+    if take.stopped:
         facts.append(say("stopped", lang).rstrip(".。"))
     title = take.title or say(take.request.mode, lang)
     clock = time.strftime("%H:%M:%S", time.localtime(take.made_at))
@@ -252,9 +268,10 @@ def _history_row(take: Take, lang: str) -> str:
         f'<li data-take="{take.id}"><div class="take-head"><b>{say("take", lang, number=take.number)}</b>'
         f'<span class="dim">{clock}</span></div><p class="take-text">{escape(title)}</p>'
         f'<p class="dim">{" · ".join(escape(f) for f in facts)}</p>'
-        f'<audio controls preload="none" src="take/{take.id}.wav" aria-label="{say("take", lang, number=take.number)}"></audio>'
+        f'<audio controls preload="metadata" src="take/{take.id}.wav" aria-label="{say("take", lang, number=take.number)}"></audio>'
+        f"{downloads(take, lang, short=True)}"
         f'<div class="links"><button type="button" class="small" data-act="copy" data-take="{take.id}">'
-        f'{say("use_settings", lang)}</button><a class="small" download href="take/{take.id}.wav">wav</a></div></li>'
+        f"{say('use_settings', lang)}</button></div></li>"
     )
 
 
@@ -263,6 +280,12 @@ def _minutes(seconds: float) -> str:
 
 
 # Voices
+
+
+def voice_deleted(gone: SavedVoice, lang: str) -> str:
+    """Says so, with a way back."""
+    words = escape(say("voice_deleted", lang, name=gone.name))
+    return f'<p class="note info undo" role="status">{words} {_voice_button("undo-voice", gone, say("voice_undo", lang))}</p>'
 
 
 def voices(saved: Sequence[SavedVoice], lang: str) -> str:

@@ -27,13 +27,14 @@ class CloneTab:
         with gr.Row(equal_height=False):
             with gr.Column(scale=1, min_width=320):
                 self._reference(words, handlers, examples)
-                self._words(words)
             with gr.Column(scale=1, min_width=320):
-                self._run(words, handlers)
-                with gr.Accordion(words("settings"), open=True, elem_id="settings"):
+                self._words(words)
+                with gr.Accordion(words("settings"), open=False, elem_id="settings"):
                     self._settings(words, engine)
+                self._run(words, handlers)
         with gr.Accordion(words("history"), open=True, elem_id="history-box"):
             self.history = gr.HTML(apply_default_css=False, elem_id="history")
+        self.clip_refused, self.source_refused = gr.State(False), gr.State(False)
         self.window = gr.Textbox("", visible="hidden", elem_id="window")
         self.player = gr.Textbox("", visible="hidden", elem_id="player")
         self.job = gr.Textbox("", visible="hidden", elem_id="job")
@@ -47,6 +48,7 @@ class CloneTab:
                 sources=["upload", "microphone"], type="filepath", label=words("source"), buttons=[], elem_id="source",
                 waveform_options=compact,
             )  # fmt: skip
+            self.source_note = gr.HTML(apply_default_css=False, elem_id="source-note")
         with gr.Column(elem_id="reference-box") as self.reference_box:
             self.reference = gr.Audio(
                 sources=["upload", "microphone"], type="filepath", label=words("reference"), buttons=[],
@@ -58,7 +60,7 @@ class CloneTab:
             self.voice = gr.Dropdown([], label=words("voice"), elem_id="voice")
         with gr.Column(elem_id="transcript-box") as self.transcript_box:
             self.transcript = gr.Textbox(
-                label=words("transcript"), info=words("transcript_hint"), lines=2, max_length=2000, elem_id="transcript"
+                label=words("transcript"), info=words("transcript_hint"), lines=2, elem_id="transcript"
             )
             with gr.Row(elem_id="transcribe-row"):
                 self.transcribe = gr.Button(
@@ -75,14 +77,12 @@ class CloneTab:
 
     def _words(self, words: gr.I18n) -> None:
         with gr.Column(elem_id="text-box") as self.text_box:
-            self.text = gr.Textbox(
-                label=words("text"), info=words("text_hint"), lines=4, max_lines=14, max_length=5000, elem_id="text"
-            )
+            self.text = gr.Textbox(label=words("text"), info=words("text_hint"), lines=4, max_lines=14, elem_id="text")
             self.marks = gr.HTML(apply_default_css=False, elem_id="marks")
             self.parts = gr.HTML(apply_default_css=False, elem_id="parts")
         with gr.Column(visible=False, elem_id="instruction-box") as self.instruction_box:
             self.instruction = gr.Textbox(
-                label=words("instruction"), info=words("instruction_hint"), max_length=500, elem_id="instruction"
+                label=words("instruction"), info=words("instruction_hint"), elem_id="instruction"
             )
 
     def _run(self, words: gr.I18n, handlers: Handlers) -> None:
@@ -125,7 +125,7 @@ class CloneTab:
         self.cannot = gr.HTML(apply_default_css=False, elem_id="cannot")
         with gr.Row(equal_height=True):
             self.seed = gr.Textbox(
-                "", label=words("seed"), info=words("seed_hint"), max_length=10, elem_id="seed", min_width=120, scale=2
+                "", label=words("seed"), info=words("seed_drawn"), elem_id="seed", min_width=120, scale=2
             )
             with gr.Column(min_width=140, scale=1):
                 self.dice = gr.Button(words("dice"), size="sm", elem_id="dice", min_width=100)
@@ -159,18 +159,23 @@ class CloneTab:
             return [cards.mode_hint(mode, language(request)), *(gr.update(visible=name in uses) for name in boxes)]
 
         self.mode.change(shown, self.mode, [self.mode_hint, *boxes.values()], **QUIET)
+        queued = QUIET | {"queue": True, "concurrency_limit": 4}
         self.reference.change(
-            handlers.hear, clip, [self.wave, self.facts, self.window, self.transcript_note], **QUIET | {"queue": True},
-            concurrency_limit=4,
+            handlers.hear, [*clip, self.clip_refused],
+            [self.wave, self.facts, self.window, self.transcript_note, self.reference, self.clip_refused], **queued,
+        )  # fmt: skip
+        self.source.change(
+            handlers.hear_source, [self.source, self.source_refused], [self.source_note, self.source, self.source_refused],
+            **queued,
         )  # fmt: skip
         self.window.change(
             handlers.part_moved, clip, [self.facts, self.transcript_note], trigger_mode="always_last", **QUIET
         )
         self.transcript.blur(handlers.check_transcript, clip, self.transcript_note, **QUIET)
         self.transcribe.click(
-            handlers.transcribe, [self.reference, self.window], self.transcript, api_visibility="private",
+            handlers.transcribe, clip, [self.transcript, self.transcript_note], api_visibility="private",
             show_progress_on=self.transcript, concurrency_limit=1,
-        ).then(handlers.check_transcript, clip, self.transcript_note, **QUIET)  # fmt: skip
+        )  # fmt: skip
         self.text.change(handlers.preview, [self.text, self.mode], self.parts, trigger_mode="always_last", **QUIET)
 
         def speed_for(stream: bool, request: gr.Request) -> Any:
@@ -178,6 +183,11 @@ class CloneTab:
             return gr.update(interactive=not stream, info=hint, **({"value": 1.0} if stream else {}))
 
         self.stream.change(speed_for, self.stream, self.speed, **QUIET)
+
+        def seed_for(lock: bool, request: gr.Request) -> Any:
+            return gr.update(info=say("seed_kept" if lock else "seed_drawn", language(request)))
+
+        self.lock.change(seed_for, self.lock, self.seed, **QUIET)
         self.dice.click(lambda: (drawn_seed(), True), None, [self.seed, self.lock], **QUIET)
 
         running = {"concurrency_limit": engine.config.slots + engine.config.queue, "concurrency_id": "speak",

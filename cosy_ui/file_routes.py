@@ -47,7 +47,7 @@ def add_file_routes(app: FastAPI, sessions: Sessions, model_key: str) -> None:
             return JSONResponse(GONE, status_code=404)
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "voice.safetensors")
-            save_voice(file, found.voice, model_key)
+            save_voice(file, found.voice, model_key, found.name)
             return _file(file.read_bytes(), f"{safe_name(found.name, 'voice')}.safetensors", "application/octet-stream")
 
     for path, answer in (("take", take), ("takes", archive), ("voice", voice)):

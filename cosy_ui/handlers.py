@@ -21,6 +21,7 @@ from cosy_engine.audio.transcribe import Transcriber
 from cosy_engine.errors import Cancelled, InputMissing, SettingInvalid
 from cosy_ui import cards
 from cosy_ui.clips import LONGEST_S, Clips, is_whole, read_window, write_window
+from cosy_ui.entrance import owner_of
 from cosy_ui.jobs import Job, JobTable
 from cosy_ui.messages import error_words, note_words
 from cosy_ui.sessions import Sessions, Take
@@ -29,6 +30,7 @@ from cosy_ui.words import language, say
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5  # how often the status line moves while nothing else happens
+LONGEST_SEED = 20  # characters; the largest seed has 10
 KEEP_STOPPED_S = 0.3  # of a stopped take; less is nothing to listen to
 # What the page sends with Generate, in this order; also what a take remembers and "copy settings" gives back.
 FORM = (
@@ -53,17 +55,20 @@ class Handlers:
     # The reference clip
 
     def hear(
-        self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request
+        self, reference: str | None, window: str, transcript: str, mode: str, was_refused: bool, request: gr.Request
     ) -> tuple[Any, ...]:
-        """A clip was loaded or taken away: (waveform, facts, window, transcript's note)."""
-        lang = language(request)
+        """A clip was loaded or taken away: (waveform, facts, window, transcript's note, the clip, whether it was refused).
+        One that cannot be used is taken away again, and the reason stays."""
+        lang, stay = language(request), gr.skip()
         if not reference:
-            return "", f'<p class="empty">{say("clip_empty", lang)}</p>', "", ""
+            if was_refused:
+                return stay, stay, stay, stay, stay, False
+            return "", f'<p class="empty">{say("clip_empty", lang)}</p>', "", "", stay, False
         try:
             clip = self.clips.read(reference)
             span, found = read_window(clip, window)
         except CosyError as error:
-            return "", cards.note(error_words(error, lang), "bad"), "", ""
+            return "", cards.note(error_words(error, lang), "bad"), "", "", None, True
         window = write_window(clip, span)
         url = "gradio_api/file=" + reference
         drawn = cards.waveform(clip, span, LONGEST_S, url, lang, found)
@@ -72,7 +77,20 @@ class Handlers:
             self._facts(reference, window, lang),
             window,
             self._transcript_notes(reference, window, transcript, mode, lang),
+            stay,
+            False,
         )
+
+    def hear_source(self, source: str | None, was_refused: bool, request: gr.Request) -> tuple[Any, ...]:
+        """The same for a recording that is to be converted: (note, the recording, whether it was refused)."""
+        lang = language(request)
+        if not source:
+            return gr.skip() if was_refused else "", gr.skip(), False
+        try:
+            seconds = self.clips.read(source).seconds
+        except CosyError as error:
+            return cards.note(error_words(error, lang), "bad"), None, True
+        return cards.note(say("source_heard", lang, seconds=f"{seconds:.1f}"), "good"), gr.skip(), False
 
     def part_moved(
         self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request
@@ -88,15 +106,18 @@ class Handlers:
     ) -> str:
         return self._transcript_notes(reference, window, transcript, mode, language(request))
 
-    def transcribe(self, reference: str | None, window: str, request: gr.Request) -> str:
-        """The words of the chosen part."""
+    def transcribe(
+        self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request
+    ) -> tuple[Any, str]:
+        """The words of the chosen part, and the note under them."""
         lang = language(request)
         if not reference:
-            raise _refused(say("voice_no_clip", lang), lang)
+            return gr.skip(), cards.note(say("transcribe_no_clip", lang), "bad")
         try:
-            return self.transcriber.words(self.clips.part(reference, window))
+            words = self.transcriber.words(self.clips.part(reference, window))
         except CosyError as error:
-            raise _refused(error_words(error, lang), lang) from error
+            return gr.skip(), cards.note(error_words(error, lang), "bad")
+        return words, self._transcript_notes(reference, window, words, mode, lang)
 
     def _facts(self, reference: str, window: str, lang: str) -> str:
         try:
@@ -136,10 +157,8 @@ class Handlers:
 
     def generate(self, request: gr.Request, consent: bool, player: str, *values: Any) -> Iterator[tuple[Any, ...]]:
         """values: those of FORM. A generator, so that a closed page ends it."""
-        # A lone surrogate would break every later answer to this page, which shows the text again.
-        values = tuple(v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for v in values)
-        form, lang, owner = dict(zip(FORM, values, strict=True)), language(request), request.session_hash or ""
-        if self.shared and not consent:
+        form, lang, owner = dict(zip(FORM, values, strict=True)), language(request), owner_of(request)
+        if self.shared and consent is not True:
             yield self._refusal(say("consent_missing", lang))
             return
         self.jobs.cancel_owner(owner, replaced=True)
@@ -157,7 +176,10 @@ class Handlers:
                 **({"fallback": gr.Audio(visible=True)} if live else {}),
             )  # fmt: skip
             yield from self._follow(job, lang, live)
-            if job.replaced:
+            if job.replaced:  # its successor has the page; what was heard of this one stays
+                if self._worth_keeping(job):
+                    self._keep(job, form, asked, owner)
+                    yield self._show(history=self.history(owner, lang))
                 return
             seed = str(job.speech.seed) if job.speech else gr.skip()
             yield from self._finish(job, form, asked, lang, owner, streamed, live, seed=seed)
@@ -168,11 +190,12 @@ class Handlers:
 
     def redo(self, act: str, request: gr.Request) -> Iterator[tuple[Any, ...]]:
         """Speak one sentence of a take again, with another seed, and put it in its place: a new take."""
-        lang, owner = language(request), request.session_hash or ""
+        lang, owner = language(request), owner_of(request)
         _, take_id, part, *_ = [*act.split(":"), "", ""]
         take = self.sessions.take_of(owner, take_id)
-        if take is None or not part.isdecimal() or int(part) >= len(take.segments):
-            raise _refused(say("take_gone", lang), lang)
+        if take is None or part not in map(str, range(len(take.segments))):
+            yield self._refusal(say("take_gone", lang))
+            return
         self.jobs.cancel_owner(owner, replaced=True)
         asked = replace(take.request, text=take.segments[int(part)]["text"], seed=None, stream=False)
         job = self.jobs.start(self.engine, asked, owner)
@@ -189,19 +212,20 @@ class Handlers:
 
     def stop(self, request: gr.Request) -> None:
         """Stop this browser session's work; its running event says so."""
-        self.jobs.cancel_owner(request.session_hash or "")
+        self.jobs.cancel_owner(owner_of(request))
 
     def leave(self, request: gr.Request) -> None:
         """The tab was closed."""
-        self.jobs.cancel_owner(request.session_hash or "")
-        self.sessions.leave(request.session_hash or "")
+        owner = owner_of(request)
+        self.jobs.cancel_owner(owner)
+        self.sessions.leave(owner)
 
     def copy(self, act: str, request: gr.Request) -> tuple[Any, ...]:
         """(status, then the values of FORM) of a take."""
-        lang, owner = language(request), request.session_hash or ""
+        lang, owner = language(request), owner_of(request)
         take = self.sessions.take_of(owner, act.split(":")[1] if ":" in act else "")
         if take is None:
-            raise _refused(say("take_gone", lang), lang)
+            return (cards.status(say("take_gone", lang), kind="bad"), *(gr.skip() for _ in FORM))
         form = dict(take.form) | {"seed": str(take.seed), "lock": True}
         gone = [name for name in ("reference", "source") if form[name] and not Path(form[name]).is_file()]
         form |= dict.fromkeys(gone)
@@ -263,18 +287,15 @@ class Handlers:
         if job.error is not None and not stopped:
             yield self._refusal(error_words(job.error, lang))
             return
-        samples = job.samples()
-        seconds = len(samples) / job.rate_hz
-        if stopped and (seconds < KEEP_STOPPED_S or redone):
+        if stopped and (redone or not self._worth_keeping(job)):
             yield self._show(status=cards.status(say("stopped", lang), kind="idle"))
             return
-        used = job.speech.seed
         if redone:
-            take = self._spliced(*redone, samples, job.report, used, owner)
+            take = self._spliced(*redone, job.samples(), job.report, owner)
         else:
-            take = self.sessions.keep(owner, samples, job.rate_hz, form, asked, job.report, used)
+            take = self._keep(job, form, asked, owner)
         words = (
-            say("stopped_kept", lang, seconds=f"{seconds:.1f}")
+            say("stopped_kept", lang, seconds=f"{len(take.samples) / take.rate_hz:.1f}")
             if stopped
             else say("done", lang, seconds=f"{time.monotonic() - job.began_s:.1f}")
         )
@@ -290,6 +311,19 @@ class Handlers:
             )
 
     @staticmethod
+    def _worth_keeping(job: Job) -> bool:
+        return sum(map(len, job.chunks)) >= KEEP_STOPPED_S * job.rate_hz and not (
+            job.error is not None and not isinstance(job.error, Cancelled)
+        )
+
+    def _keep(self, job: Job, form: dict, asked: Request, owner: str) -> Take:
+        """What a job has made so far, as a take of its page."""
+        stopped = isinstance(job.error, Cancelled)
+        return self.sessions.keep(
+            owner, job.samples(), job.rate_hz, form, asked, job.report, job.speech.seed, stopped=stopped
+        )
+
+    @staticmethod
     def _playable(take: Take, file: Path) -> Any:
         """What Gradio's player is given: the file; where ffmpeg lacks its ffprobe Gradio would fail on that, so the same
         samples, as int16."""
@@ -297,7 +331,7 @@ class Handlers:
             return take.rate_hz, take.samples
         return str(file)
 
-    def _spliced(self, take: Take, part: int, new: np.ndarray, report: Report | None, seed: int, owner: str) -> Take:
+    def _spliced(self, take: Take, part: int, new: np.ndarray, report: Report | None, owner: str) -> Take:
         """A take with one sentence replaced; what follows moves."""
         old = take.segments[part]
         first, last = (round(old[key] * take.rate_hz) for key in ("start_s", "end_s"))
@@ -310,7 +344,16 @@ class Handlers:
             moved["end_s"] += shift if i >= part else 0
             segments.append(moved)
         return self.sessions.keep(
-            owner, samples, take.rate_hz, take.form, take.request, report, take.seed, tuple(segments), part + 1
+            owner,
+            samples,
+            take.rate_hz,
+            take.form,
+            take.request,
+            report,
+            take.seed,
+            tuple(segments),
+            part + 1,
+            take.stopped,
         )
 
     def history(self, owner: str, lang: str) -> str:
@@ -347,16 +390,17 @@ class Handlers:
         return tuple(values.get(name, gr.skip()) for name in self.shows)
 
 
-def _refused(words: str, lang: str) -> gr.Error:
-    return gr.Error(words, title=say("please_check", lang), duration=12, print_exception=False)
-
-
 def drawn_seed() -> str:
     """For the dice."""
     return str(secrets.randbelow(2**31))
 
 
 def whole_number(text: str | None) -> int | str | None:
-    """A typed seed; anything that is no whole number is left for the engine to refuse."""
+    """A typed seed, in the digits of any script; anything that is no whole number is left for the engine to refuse.
+
+    Raises: SettingInvalid: more digits than any seed has.
+    """
     text = (text or "").strip()
-    return int(text) if text.isdecimal() and text.isascii() else text or None
+    if len(text) > LONGEST_SEED:
+        raise SettingInvalid(f"the seed has {len(text):,} characters: choose a whole number from 0 to {2**32 - 1}")
+    return int(text) if text.isdecimal() else text or None

@@ -142,7 +142,7 @@ class JobTable:
         """The page has what it needs; the id stays valid for a while for its sound."""
         with self._lock:
             self._ended[job.id] = self._clock()
-            if job.report:
+            if job.report and job.error is None:
                 self._lasted.append(job.report.compute_s)
 
     def cancel_owner(self, owner: str, replaced: bool = False) -> int:

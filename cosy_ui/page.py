@@ -15,6 +15,7 @@ from cosy_engine.audio.transcribe import Transcriber
 from cosy_ui import cards
 from cosy_ui.clone_tab import CloneTab
 from cosy_ui.endpoints import Endpoints, add_endpoints
+from cosy_ui.entrance import Page, owner_of
 from cosy_ui.file_routes import add_file_routes
 from cosy_ui.handlers import Handlers
 from cosy_ui.jobs import JobTable
@@ -45,21 +46,21 @@ def build_page(
     """Blocks ready to launch with `launch_options()`. shared: consent is asked before anything is cloned."""
     hls = shutil.which("ffmpeg") is not None  # Gradio's own streaming needs it
     handlers = Handlers(engine, jobs, sessions, transcriber=transcriber, shared=shared, hls=hls)
-    voices = VoiceHandlers(engine, sessions, handlers.clips)
+    voices = VoiceHandlers(engine, sessions, handlers.clips, shared)
     words = i18n()
-    with gr.Blocks(title="Clone a voice", analytics_enabled=False, delete_cache=(600, 3600)) as page:
+    with Page(title="Clone a voice", analytics_enabled=False, delete_cache=(600, 3600)) as page:
         head = gr.HTML(apply_default_css=False, elem_id="head")
         with gr.Tabs(selected="clone") as tabs:
             with gr.Tab(words("tab_clone"), id="clone", elem_id="tab-clone"):
                 clone = CloneTab(handlers, words, example_clips(examples))
             with gr.Tab(words("tab_voices"), id="voices", elem_id="tab-voices"):
-                library = VoicesTab(words)
+                library = VoicesTab(words, shared)
         clone.wire(handlers)
         library.wire(voices, clone, tabs)
         add_endpoints(Endpoints(engine, sessions, shared))
 
         def arrive(request: gr.Request) -> tuple[Any, ...]:
-            lang, owner = language(request), request.session_hash or ""
+            lang, owner = language(request), owner_of(request)
             return (
                 head_words(engine, lang),
                 cards.marks(engine.text.tokenizer.marks, lang),

@@ -6,26 +6,29 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cosy_engine import Report, Request, Voice
-from cosy_engine.audio.voice import load_voice
-from cosy_engine.errors import ReferenceUnreadable
+from cosy_engine.audio.voice import MAX_NAME_CHARS, load_voice
+from cosy_engine.errors import ReferenceUnreadable, SettingInvalid
 from cosy_ui.audio_files import encode, safe_name
 
 MAX_TAKES, MAX_TAKE_BYTES = 50, 128 * 2**20  # of one page; the oldest go first
 MAX_VOICES = 50
+MAX_SESSIONS, MAX_ALL_BYTES = 1000, 2**30  # of all pages; those unused for longest go first
 GRACE_S = 600.0  # a phone that was locked finds its takes again
+IDLE_S = 6 * 3600.0  # a page that never said that it was closed
 
 
 @dataclass(frozen=True, eq=False)
 class Take:
     """One finished (or stopped) request. form: the page's inputs as they were, to be copied back. request: to speak a
-    sentence of it again. report: None when it was stopped. segments: those of the report, moved where one was redone."""
+    sentence of it again. report: None where only a sentence was redone and stopped. segments: those of the report, moved where
+    one was redone."""
 
     id: str
     number: int
@@ -38,6 +41,7 @@ class Take:
     segments: tuple[dict, ...]
     made_at: float
     redone: int = 0  # 1-based number of the sentence that was spoken again
+    stopped: bool = False  # before its end
 
     @property
     def title(self) -> str:
@@ -70,13 +74,19 @@ class SavedVoice:
 
 @dataclass(eq=False)
 class Session:
-    """One page's things. zip_id: unguessable name of its archive."""
+    """One page's things. zip_id: unguessable name of its archive. deleted: the voice that was deleted last, for undo."""
 
     takes: OrderedDict[str, Take] = field(default_factory=OrderedDict)
     voices: dict[str, SavedVoice] = field(default_factory=dict)
     zip_id: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    deleted: SavedVoice | None = None
     count: int = 0
     left_at: float | None = None
+    used_at: float = 0.0
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(take.samples.nbytes for take in self.takes.values())
 
 
 class Sessions:
@@ -84,14 +94,14 @@ class Sessions:
 
     def __init__(self, shared: dict[str, SavedVoice] | None = None, clock=time.monotonic):
         self.shared = shared or {}
-        self._open: dict[str, Session] = {}
+        self._open: OrderedDict[str, Session] = OrderedDict()  # used last comes last
         self._lock = threading.Lock()
         self._clock = clock
 
     # Takes
 
     def keep(self, owner: str, samples: np.ndarray, rate_hz: int, form: dict, request: Request, report: Report | None,
-             seed: int, segments: tuple[dict, ...] | None = None, redone: int = 0) -> Take:  # fmt: skip
+             seed: int, segments: tuple[dict, ...] | None = None, redone: int = 0, stopped: bool = False) -> Take:  # fmt: skip
         """Add a take to a page."""
         with self._lock:
             session = self._session(owner)
@@ -99,12 +109,12 @@ class Sessions:
             if segments is None:
                 segments = report.segments if report else ()
             take = Take(secrets.token_urlsafe(16), session.count, samples, rate_hz, form, request, seed, report,
-                        segments, time.time(), redone)  # fmt: skip
+                        segments, time.time(), redone, stopped)  # fmt: skip
             session.takes[take.id] = take
-            while len(session.takes) > MAX_TAKES or (
-                len(session.takes) > 1 and sum(t.samples.nbytes for t in session.takes.values()) > MAX_TAKE_BYTES
-            ):
+            while len(session.takes) > MAX_TAKES or (len(session.takes) > 1 and session.held_bytes > MAX_TAKE_BYTES):
                 session.takes.popitem(last=False)
+            while len(self._open) > 1 and sum(s.held_bytes for s in self._open.values()) > MAX_ALL_BYTES:
+                self._open.popitem(last=False)
             return take
 
     def takes(self, owner: str) -> list[Take]:
@@ -133,21 +143,44 @@ class Sessions:
     # Voices
 
     def save_voice(self, owner: str, name: str, voice: Voice) -> SavedVoice:
-        """Name a voice; the same name again replaces it."""
-        name = " ".join(name.split())[:60]
+        """Keep a voice under a name. Nothing is replaced: a name that is taken gets a number.
+
+        Raises: SettingInvalid: the name is too long, or as many voices as fit are kept already.
+        """
+        name = " ".join(name.split())
+        if len(name) > MAX_NAME_CHARS:
+            raise SettingInvalid(f"the name has {len(name):,} characters, at most {MAX_NAME_CHARS} fit: shorten it")
         with self._lock:
-            voices = self._session(owner).voices
-            for old in [v for v in voices.values() if v.name == name]:
-                del voices[old.id]
-            if len(voices) >= MAX_VOICES:
-                del voices[next(iter(voices))]
-            saved = SavedVoice(secrets.token_urlsafe(12), name, voice)
-            voices[saved.id] = saved
+            session = self._session(owner)
+            if len(session.voices) >= MAX_VOICES:
+                raise SettingInvalid(f"{MAX_VOICES} voices are kept already: delete one first")
+            saved = SavedVoice(secrets.token_urlsafe(12), self._free_name(session, name), voice)
+            session.voices[saved.id] = saved
             return saved
 
-    def delete_voice(self, owner: str, voice_id: str) -> None:
+    def _free_name(self, session: Session, name: str) -> str:
+        taken = {v.name.casefold() for v in (*session.voices.values(), *self.shared.values())}
+        numbered = (f"{name[: MAX_NAME_CHARS - 5]} ({i})" for i in range(2, MAX_VOICES + len(self.shared) + 3))
+        return name if name.casefold() not in taken else next(n for n in numbered if n.casefold() not in taken)
+
+    def delete_voice(self, owner: str, voice_id: str) -> SavedVoice | None:
+        """Take a voice out of the list; the last one that was taken out can be put back."""
         with self._lock:
-            self._session(owner).voices.pop(voice_id, None)
+            session = self._session(owner)
+            if gone := session.voices.pop(voice_id, None):
+                session.deleted = gone
+            return gone
+
+    def restore_voice(self, owner: str, voice_id: str) -> SavedVoice | None:
+        """Put back the voice that was deleted last, if it is the one that is meant and there is room."""
+        with self._lock:
+            session = self._session(owner)
+            back = session.deleted
+            if back is None or back.id != voice_id or len(session.voices) >= MAX_VOICES:
+                return None
+            session.deleted = None
+            session.voices[back.id] = back = replace(back, name=self._free_name(session, back.name))
+            return back
 
     def voices(self, owner: str) -> list[SavedVoice]:
         """The page's own and the shared ones."""
@@ -180,15 +213,21 @@ class Sessions:
             return len(self._open)
 
     def _session(self, owner: str) -> Session:
+        assert owner, "every page has a name of its own"
         self._forget()
         session = self._open.setdefault(owner, Session())
-        session.left_at = None
+        session.left_at, session.used_at = None, self._clock()
+        self._open.move_to_end(owner)
+        while len(self._open) > MAX_SESSIONS:
+            self._open.popitem(last=False)
         return session
 
     def _forget(self) -> None:
         now = self._clock()
-        for owner in [o for o, s in self._open.items() if s.left_at is not None and now - s.left_at > GRACE_S]:
-            del self._open[owner]
+        for owner, session in list(self._open.items()):
+            left = session.left_at is not None and now - session.left_at > GRACE_S
+            if left or now - session.used_at > IDLE_S:
+                del self._open[owner]
 
 
 def shared_voices(folder: Path | None, model_key: str) -> tuple[dict[str, SavedVoice], list[str]]:

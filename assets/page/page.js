@@ -59,10 +59,15 @@
 
   document.addEventListener("pointerdown", (event) => {
     if (!event.target.closest) return;
-    const light = event.target.closest(".clip-window:not(.fixed)");
+    const wave = event.target.closest(".clip-wave"), light = wave && $(".clip-window:not(.fixed)", wave);
     if (!light || event.button) return;
-    const clip = clipOf(light), side = event.target.dataset.handle || "both", x = event.clientX;
-    const [seconds, , , ...from] = read(clip), width = $(".clip-wave", clip).clientWidth;
+    const clip = clipOf(wave), side = event.target.dataset.handle || "both", x = event.clientX;
+    const [seconds] = read(clip), {left, width} = wave.getBoundingClientRect();
+    if (!event.target.closest(".clip-window")) {        // elsewhere in the clip: the part comes there, and can be dragged on
+      const [, , , start, end] = read(clip);
+      move(clip, "both", (x - left) * seconds / width - (start + end) / 2, [start, end]);
+    }
+    const [, , , ...from] = read(clip);
     event.preventDefault();
     event.target.focus?.({preventScroll: true});
     const drag = (e) => move(clip, side, (e.clientX - x) * seconds / width, from);
@@ -102,7 +107,7 @@
     if (what === "mark") insert(button.dataset);
     if (what === "redo") { window.cosyPlayer.stop(); act("act-redo", "redo", take, part); }
     if (what === "copy") { act("act-copy", "copy", take); $("#mode")?.scrollIntoView({behavior: "smooth"}); }
-    if (what === "use-voice" || what === "delete-voice") act("act-voice", what, voice);
+    if (what === "use-voice" || what === "delete-voice" || what === "undo-voice") act("act-voice", what, voice);
   });
 
   document.addEventListener("keydown", (event) => {

@@ -24,7 +24,15 @@ def fill(page, clip=None, text=TEXT, transcript=WORDS, seed="5"):
         upload(page, clip)
     page.locator("#transcript textarea").fill(transcript)
     page.locator("#text textarea").fill(text)
+    settings(page)
     page.locator("#seed input, #seed textarea").first.fill(seed)
+
+
+def settings(page):
+    """Open the settings."""
+    if not page.locator("#seed").is_visible():
+        page.locator("#settings > button, #settings .label-wrap").first.click()
+        page.wait_for_selector("#seed", timeout=10_000)
 
 
 def choose(page, mode):
@@ -50,7 +58,7 @@ def takes(page, count):
 
 
 def metric(page, name):
-    return page.locator(f"[data-metric={name}] dd").inner_text()
+    return page.locator(f"[data-metric={name}] dd").text_content()
 
 
 def save(page, click) -> bytes:

@@ -8,7 +8,7 @@ import pytest
 from tests.test_engine import WORDS
 from tests.ui.conftest import serving
 from tests.ui.proxy import behind_prefix
-from tests.ui.steps import LONG, choose, fill, generate, idle, metric, player, result_wav, upload
+from tests.ui.steps import LONG, choose, fill, generate, idle, metric, player, result_wav, settings, upload
 
 pytestmark = pytest.mark.browser
 
@@ -66,6 +66,13 @@ def test_the_page_asks_nothing_of_the_network_and_needs_no_mouse(browser, server
     page.get_by_text("untrained").first.wait_for()
     outside = [url for url in asked if not re.match(r"(http|ws)://127\.0\.0\.1[:/]|data:|blob:", url)]
     assert asked and not outside
+    assert page.locator("#result-card").bounding_box()["y"] < 750  # above the fold on a desk
+    wide = page.locator("#head").bounding_box()
+    page.get_by_role("tab", name="Voices").click()
+    page.wait_for_selector("#voice-save")
+    assert page.locator("#head").bounding_box() == wide  # nothing shifts between tabs
+    page.get_by_role("tab", name="Clone").click()
+    settings(page)
     reached, rings = set(), True
     page.locator("body").click(position={"x": 2, "y": 2})
     for _ in range(60):
@@ -95,8 +102,6 @@ def test_the_page_asks_nothing_of_the_network_and_needs_no_mouse(browser, server
     )
     assert not nameless
     assert page.locator("#status [role=status]").count() == 1
-    # the result is above the fold on a desk
-    assert page.locator("#result-card").bounding_box()["y"] < 700
     context.close()
 
 
@@ -143,9 +148,18 @@ def test_behind_a_path_prefix_with_consent_examples_and_transcription(open_page,
         page.wait_for_function("document.querySelector('#transcript textarea').value === '4.0 seconds'", timeout=15_000)
         page.locator("#text textarea").fill(LONG[:100])
         page.locator("#generate").click()
-        page.get_by_text("tick the box above Generate").first.wait_for(timeout=15_000)
+        page.get_by_text("tick the box above the button").first.wait_for(timeout=15_000)
         assert shared_server.engine.worker.load() == (0, 0)
-        page.locator("#consent input").check()
+        page.get_by_role("tab", name="Voices").click()
+        page.locator("#voice-name :is(input, textarea)").first.fill("Anna")
+        page.locator("#voice-save").click()
+        page.get_by_text("tick the box above the button").last.wait_for(timeout=15_000)
+        assert page.locator("#voices li").count() == 0
+        page.locator("#voices-consent input").check()  # given once, it is given
+        page.locator("#voice-save").click()
+        page.get_by_text("“Anna” is saved").wait_for(timeout=15_000)
+        page.get_by_role("tab", name="Clone").click()
+        page.wait_for_function("document.querySelector('#consent input').checked")
         generate(page)
         stats = player(page)
         assert stats["samples"] == len(result_wav(page)) and stats["underruns"] == 0

@@ -11,6 +11,7 @@ import soundfile
 
 from cosy_engine import Request
 from tests.test_engine import WORDS, speechlike
+from tests.ui.conftest import serving
 from tests.ui.steps import (
     LONG,
     TEXT,
@@ -22,6 +23,7 @@ from tests.ui.steps import (
     player,
     result_wav,
     save,
+    settings,
     takes,
     upload,
     wav,
@@ -62,6 +64,7 @@ def test_upload_generate_hear_and_download_exactly_what_was_streamed(open_page, 
 
 def test_whole_audio_equals_for_the_same_seed_and_speed_acts_on_it(open_page, clip, server):
     page = open_page()
+    settings(page)
     assert page.locator("#speed input[type=range]").is_disabled()
     fill(page, clip)
     page.locator("#stream input").uncheck()
@@ -88,7 +91,11 @@ def test_stop_ends_the_work_at_once_and_the_next_job_runs(open_page, clip, serve
     status(page, "Stopped", 1_000)
     assert idle(server.engine, page, 1.0)
     assert page.evaluate("window.cosyPlayer.stats.state") == "stopped"
-    takes(page, 1)  # what was made is kept
+    takes(page, 1)  # what was made is kept, with its numbers and subtitles
+    assert "× " in metric(page, "rtf") and float(metric(page, "audio").split()[0]) > 0.3
+    assert (
+        TEXT[:5] not in LONG and LONG[:20] in save(page, page.locator("#result-card a[data-kind=srt]").click).decode()
+    )
     page.locator("#text textarea").fill(TEXT)
     page.keyboard.press("Control+Enter")
     takes(page, 2)
@@ -99,6 +106,17 @@ def test_stop_ends_the_work_at_once_and_the_next_job_runs(open_page, clip, serve
     page.locator("#text textarea").fill("Another text.")
     page.locator("#generate").click()
     page.wait_for_function("document.querySelector('ol.takes li').innerText.includes('Another text.')", timeout=30_000)
+    takes(page, 4)  # what was heard of the first is kept too
+    row = page.locator("ol.takes li").nth(1)
+    assert "Stopped" in row.inner_text() and "RTF" in row.inner_text()
+    assert row.locator("a[data-kind]").evaluate_all("all => all.map(a => a.dataset.kind)") == [
+        "wav",
+        "mp3",
+        "flac",
+        "opus",
+        "srt",
+    ]
+    page.wait_for_function("[...document.querySelectorAll('.takes audio')].every(a => a.duration > 0.2)")  # not 0:00
     assert idle(server.engine, page) and page.locator("#status .idle").count() == 1
 
 
@@ -156,6 +174,9 @@ def test_every_mistake_is_explained_in_the_page(open_page, clip):
         ("…!?", WORDS, True, "", "only punctuation"),
         (TEXT, "", True, "", "words spoken in the reference"),
         (TEXT, WORDS, True, "99999999999"[:10], "out of range"),
+        (TEXT, WORDS, True, "9" * 5000, "the seed has 5,000 characters"),
+        ("word " * 1200, WORDS, True, "5", "the text has 6,000 characters, at most 5,000"),
+        (TEXT, "word " * 500, True, "5", "the transcript has 2,500 characters, at most 2,000"),
         (TEXT, WORDS, True, "abc", "whole number"),
     ):
         fill(page, None, text, transcript, seed)
@@ -178,7 +199,7 @@ def test_every_mistake_is_explained_in_the_page(open_page, clip):
     assert "CUDA GPU" in page.locator("#cannot").inner_text()
 
 
-def test_a_file_that_cannot_be_used_is_explained_on_its_card(open_page, tmp_path):
+def test_a_file_that_cannot_be_used_is_explained_on_its_card(open_page, tmp_path, clip):
     page = open_page()
     (tmp_path / "notes.wav").write_text("these are only words, not sound " * 20)
     soundfile.write(tmp_path / "silent.wav", np.zeros(48000), 24000)
@@ -186,8 +207,17 @@ def test_a_file_that_cannot_be_used_is_explained_on_its_card(open_page, tmp_path
     for name, says in (("notes", "is a text file"), ("silent", "silent"), ("short", "at least 0.5 s")):
         page.locator("#reference input[type=file]").set_input_files(str(tmp_path / f"{name}.wav"))
         page.get_by_text(re.compile(says)).first.wait_for(timeout=15_000)
-        page.locator("#reference [aria-label=Clear]").click()
-        page.get_by_text("What was heard will be shown here").wait_for(timeout=10_000)
+        page.wait_for_selector("#reference audio", state="detached", timeout=10_000)  # no dead player is left
+        page.wait_for_timeout(300)
+        assert page.get_by_text(re.compile(says)).first.is_visible() and not page.locator("#clip-wave .clip").count()
+    choose(page, "voice_conversion")
+    page.locator("#source input[type=file]").set_input_files(str(tmp_path / "notes.wav"))
+    page.locator("#source-note").get_by_text("is a text file").wait_for(timeout=15_000)
+    page.wait_for_selector("#source audio", state="detached", timeout=10_000)
+    upload(page, clip, "source")
+    page.locator("#source-note").get_by_text("4.0 s of sound").wait_for(timeout=15_000)
+    upload(page, clip)
+    page.wait_for_selector("#clip-facts .facts", timeout=15_000)
 
 
 def test_an_internal_error_is_owned_without_its_secrets(open_page, clip, server, monkeypatch):
@@ -226,6 +256,14 @@ def test_a_long_clip_gets_a_window_that_moves_and_the_transcript_follows(open_pa
     page.mouse.down()
     page.mouse.move(box["x"] - 50, box["y"] + 30, steps=4)
     page.mouse.up()
+    page.wait_for_function("document.querySelector('#transcript-note').innerText.includes('Only 0.0')", timeout=10_000)
+    page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 30)  # a click elsewhere brings the part there
+    seconds = float(lit.get_attribute("data-seconds"))
+    page.wait_for_function(
+        f"document.querySelector('#transcript-note').innerText.includes('–{seconds:.1f} s')", timeout=10_000
+    )
+    assert float(lit.get_attribute("data-end")) == pytest.approx(seconds, abs=0.01)
+    page.mouse.click(box["x"] + 2, box["y"] + 30)
     page.wait_for_function("document.querySelector('#transcript-note').innerText.includes('Only 0.0')", timeout=10_000)
     page.locator("#text textarea").fill(TEXT)
     generate(page)
@@ -291,11 +329,15 @@ def test_a_sentence_is_redone_settings_are_copied_back_and_all_is_zipped(open_pa
 
 def test_seeds_are_drawn_kept_and_shown(open_page, clip):
     page = open_page()
+    settings(page)
+    assert "Drawn anew for every take" in page.locator("#seed").inner_text()
     box, lock = page.locator("#seed :is(input, textarea)").first, page.locator("#lock input")
     page.locator("#dice").click()
     page.wait_for_function("document.querySelector('#seed input, #seed textarea').value !== ''")
     assert lock.is_checked()
+    page.get_by_text("Kept: the same inputs give the same audio").wait_for(timeout=10_000)
     page.locator("#lock input").uncheck()
+    page.get_by_text("Drawn anew for every take").wait_for(timeout=10_000)
     upload(page, clip)
     page.locator("#transcript textarea").fill(WORDS)
     page.locator("#text textarea").fill("Hi.")
@@ -318,11 +360,24 @@ def test_a_voice_is_saved_used_exported_and_imported_and_stays_private(open_page
     page.get_by_text("Give the voice a name first").wait_for(timeout=10_000)
     page.locator("#voice-name :is(input, textarea)").first.fill("爷爷 <b>")
     page.locator("#voice-save").click()
-    page.get_by_text("is saved; choose it under Saved voice").wait_for(timeout=20_000)
+    page.get_by_text("is saved; press Use").wait_for(timeout=20_000)
     assert page.locator("#voices li").count() == 2 and "爷爷 <b>" in page.locator("#voices").inner_text()
+    page.locator("#voice-save").click()  # once more: nothing is replaced
+    page.get_by_text("“爷爷 <b> (2)” is saved").wait_for(timeout=20_000)
+    page.locator("#voice-name :is(input, textarea)").first.fill("x" * 61)
+    page.locator("#voice-save").click()
+    page.get_by_text("the name has 61 characters, at most 60").wait_for(timeout=10_000)
+    page.locator("#voices li").nth(1).locator("[data-act=delete-voice]").click()
+    page.get_by_text("“爷爷 <b> (2)” is deleted.").wait_for(timeout=10_000)
+    assert page.locator("#voices li").count() == 2
+    page.locator("[data-act=undo-voice]").click()
+    page.get_by_text("“爷爷 <b> (2)” is back.").wait_for(timeout=10_000)
+    page.locator("#voices li").nth(1).locator("[data-act=delete-voice]").click()
+    page.get_by_text("“爷爷 <b> (2)” is deleted.").wait_for(timeout=10_000)
     data = save(page, page.locator("#voices li").first.locator("a").click)
     page.locator("#voices [data-act=use-voice]").first.click()
     page.wait_for_selector("#voice input", timeout=10_000)
+    assert "No voice is saved" not in page.locator("#voice").inner_text()
     page.locator("#text textarea").fill("Hi.")
     generate(page)
     other = open_page()
@@ -333,13 +388,36 @@ def test_a_voice_is_saved_used_exported_and_imported_and_stays_private(open_page
     other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(
         str(tmp_path / "grandpa.safetensors")
     )
-    other.wait_for_function("document.querySelectorAll('#voices li').length === 2", timeout=10_000)
+    other.get_by_text("“爷爷 <b>” is imported").wait_for(timeout=10_000)  # its name, not the file's
+    assert other.locator("#voices li").count() == 2
     other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(
         str(tmp_path / "broken.safetensors")
     )
     other.get_by_text("is not a usable voice file").wait_for(timeout=10_000)
     other.locator("#voices [data-act=delete-voice]").first.click()
     other.wait_for_function("document.querySelectorAll('#voices li').length === 1", timeout=10_000)
+
+
+def test_the_hint_that_no_voice_is_saved_goes_with_the_first_voice(open_page, clip, engine):
+    with serving(engine) as server:
+        page = open_page(server.url)
+        choose(page, "saved_voice")
+        page.locator("#voice").get_by_text("No voice is saved yet").wait_for(timeout=10_000)
+        choose(page, "zero_shot")
+        fill(page, clip)
+        page.get_by_role("tab", name="Voices").click()
+        page.locator("#voice-name :is(input, textarea)").first.fill("Anna")
+        page.locator("#voice-save").click()
+        page.locator("#voices [data-act=use-voice]").first.click(timeout=20_000)
+        page.wait_for_selector("#voice input", timeout=10_000)
+        assert "No voice is saved yet" not in page.locator("#voice").inner_text()
+        page.get_by_role("tab", name="Voices").click()
+        page.locator("#voices [data-act=delete-voice]").first.click()
+        page.get_by_text("is deleted").wait_for(timeout=10_000)
+        page.get_by_role("tab", name="Clone").click()
+        page.locator("#voice").get_by_text("No voice is saved yet").wait_for(timeout=10_000)
+        page.locator("#generate").click()
+        status(page, "choose a saved voice")
 
 
 def test_two_users_at_once_each_get_their_own(open_page, clip, server):

@@ -2,7 +2,9 @@
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
+import gradio as gr
 import numpy as np
 import pytest
 
@@ -17,9 +19,10 @@ from cosy_engine.types import Clip
 from cosy_ui import cards
 from cosy_ui.audio_files import safe_name, srt
 from cosy_ui.clips import read_window, write_window
+from cosy_ui.entrance import owner_of, whole
 from cosy_ui.jobs import JobTable
 from cosy_ui.messages import CODES, INTERNAL, error_words, note_words
-from cosy_ui.sessions import GRACE_S, MAX_TAKES, Sessions, shared_voices
+from cosy_ui.sessions import GRACE_S, IDLE_S, MAX_TAKES, MAX_VOICES, Sessions, shared_voices
 from cosy_ui.words import WORDS, language, say
 from tests.test_engine import speechlike
 
@@ -142,6 +145,45 @@ def test_takes_are_bounded_and_outlive_a_locked_phone_but_not_for_ever():
     assert sessions.find_take(last.id) is last
     now[0] = GRACE_S + 1
     assert len(sessions) == 0 and sessions.find_take(last.id) is None
+
+
+def test_a_page_that_never_says_goodbye_is_forgotten_and_pages_are_bounded(monkeypatch):
+    now = [0.0]
+    sessions = Sessions(clock=lambda: now[0])
+    sessions.takes("silent")
+    now[0] = IDLE_S - 1
+    sessions.takes("busy")
+    now[0] = IDLE_S + 1
+    assert len(sessions) == 1
+    monkeypatch.setattr("cosy_ui.sessions.MAX_SESSIONS", 3)
+    for name in ("a", "b", "busy", "c"):
+        sessions.takes(name)
+    assert list(sessions._open) == ["b", "busy", "c"]  # those used last
+    monkeypatch.setattr("cosy_ui.sessions.MAX_ALL_BYTES", 100)
+    for name in ("b", "c"):
+        sessions.keep(name, np.zeros(40, np.int16), 24000, {}, Request(text="x"), None, 1)
+    assert not sessions.takes("b") and sessions.takes("c")
+
+
+def test_a_caller_without_a_name_of_its_own_is_refused():
+    for name in (None, "", "a b", "../x", "x" * 65, "half \ud800", 5):
+        with pytest.raises(gr.Error, match="no open page"):
+            owner_of(SimpleNamespace(session_hash=name, headers={}))
+    assert owner_of(SimpleNamespace(session_hash="4x9-_a", headers={})) == "4x9-_a"
+    assert whole(["a\ud800b", {"k\udfff": 1}, 5, "好😀"]) == ["a?b", {"k?": 1}, 5, "好😀"]
+
+
+def test_a_voice_is_never_replaced_and_comes_back_once(engine):
+    sessions, voice = Sessions(), engine.voice(speechlike(3.0))
+    names = [sessions.save_voice("me", name, voice).name for name in ("Anna", "anna", "Anna", "x" * 60, "x" * 60)]
+    assert names[:3] == ["Anna", "anna (2)", "Anna (3)"] and names[4] == "x" * 55 + " (2)"
+    for i in range(MAX_VOICES - len(names)):
+        last = sessions.save_voice("me", str(i), voice)
+    with pytest.raises(errors.SettingInvalid, match="delete one first"):
+        sessions.save_voice("me", "one more", voice)
+    assert sessions.delete_voice("me", last.id) is last and sessions.delete_voice("me", last.id) is None
+    assert sessions.restore_voice("me", "other") is None
+    assert sessions.restore_voice("me", last.id).id == last.id and sessions.restore_voice("me", last.id) is None
 
 
 def test_voices_of_a_folder_are_shared_and_bad_files_are_named(engine, tmp_path):

@@ -1,0 +1,70 @@
+"""What every event of the page passes first: who asks, and whether the inputs are what they claim to be."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import gradio as gr
+
+from cosy_ui.words import language, say
+
+OWNER = re.compile(r"[\w-]{1,64}", re.ASCII)
+SHOWN_CHARS = 200  # of a reason that Gradio gives
+
+
+def owner_of(request: gr.Request) -> str:
+    """The open page that asks; all it keeps hangs on this name.
+
+    Raises: gr.Error: no name, which all nameless callers would share, or one that no page has.
+    """
+    owner = request.session_hash
+    if not isinstance(owner, str) or not OWNER.fullmatch(owner):
+        raise _bad_input(say("no_session", language(request)), say("please_check", language(request)))
+    return owner
+
+
+def whole(value: Any) -> Any:
+    """The value with every lone surrogate in its texts replaced: no page, file or log takes half a character."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    if isinstance(value, dict):
+        return {whole(key): whole(item) for key, item in value.items()}
+    return value
+
+
+class Page(gr.Blocks):
+    """Blocks whose events are given texts where they ask for texts; a wrong input is refused with its reason, where Gradio
+    would answer a program with {"error": null} or speak a dict as Python writes it."""
+
+    async def preprocess_data(self, block_fn: Any, inputs: list[Any], state: Any, explicit_call: bool = False) -> Any:
+        inputs = whole(inputs)
+        for block, value in zip(block_fn.inputs, inputs, strict=False):
+            wanted = _wanted(block)
+            if wanted and not (value is None or (isinstance(value, wanted[0]) and type(value) is not bool)):
+                raise _bad_input(f"{block.label} is a {type(value).__name__}: give {wanted[1]}")
+        try:
+            return await super().preprocess_data(block_fn, inputs, state, explicit_call)
+        except gr.Error:
+            raise
+        except Exception as error:
+            reason = next(iter(str(error).splitlines()), "")[:SHOWN_CHARS]
+            raise _bad_input(
+                f"an input cannot be used ({type(error).__name__}: {reason}): see the page's API docs"
+            ) from error
+
+
+def _wanted(block: Any) -> tuple[type | tuple[type, ...], str] | None:
+    if isinstance(block, gr.Textbox):
+        return str, "a text"
+    if isinstance(block, gr.Number):
+        return (int, float), "a number"
+    if isinstance(block, gr.Audio):
+        return dict, "a file, with gradio_client.handle_file(path)"
+    return None
+
+
+def _bad_input(words: str, title: str = "bad_input") -> gr.Error:
+    return gr.Error(words, title=title, print_exception=False)
