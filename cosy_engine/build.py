@@ -183,8 +183,10 @@ class Models:
         return TorchStep(self.lm, ROW_POSITIONS)
 
     def at(self, precision: str) -> Models:
-        """A copy with matrix weights in another precision."""
-        return Models(*(copy.deepcopy(m).set_precision(DTYPES[precision]) for m in (self.lm, self.flow, self.vocoder)))
+        """A copy for inference with matrix weights in another precision."""
+        lm, flow, vocoder = (copy.deepcopy(m) for m in (self.lm, self.flow, self.vocoder))
+        flow.drop_time_weights()
+        return Models(*(m.set_precision(DTYPES[precision]) for m in (lm, flow, vocoder)))
 
     @classmethod
     def ready(cls, lm: SpeechLM, flow: Any, vocoder: Any, device: torch.device) -> Models:

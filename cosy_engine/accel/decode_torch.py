@@ -74,7 +74,8 @@ class TorchStep:
             x = _addmm(x, heard, layer.out)
             normed = F.rms_norm(x, x.shape[-1:], layer.norm_mlp, spec.rms_eps).to(dtype)
             gate, up = _mm(normed, layer.gate_up).chunk(2, dim=-1)
-            x = _addmm(x, (F.silu(gate) * up).to(dtype), layer.down, 1 / self.scale)
+            inner = torch.mul(F.silu(gate), up, out=torch.empty(gate.shape, dtype=dtype, device=x.device))
+            x = _addmm(x, inner, layer.down, 1 / self.scale)
         return x
 
     def hidden(self, state, rows: int, context: int) -> Tensor:

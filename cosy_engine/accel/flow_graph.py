@@ -39,11 +39,11 @@ class RecomputeState:
 
 
 class SolverStep:
-    """Static inputs and one captured Euler step for a bucket of F frames.
+    """One Euler step of a bucket of F frames, on static tensors.
 
     x: (1, F, M) fp32, the state, moved on by each call. mu, cond: (2, F, M). speaker: (2, M); second rows stay zero.
     step: (1,) int64, counts calls since it was set to 0; more than the solver's steps wrap around.
-    visible: see flow_lean.PlainOps; `see` fills it.
+    visible: which keys a query sees, see flow_lean.PlainOps; `see` fills it.
     estimator: the lean form of the velocity estimator.
     """
 
@@ -61,16 +61,14 @@ class SolverStep:
         self.sizes = torch.tensor(decoder.sizes, device=device)
         self.table = estimator.modulation_table(decoder.time_table())
 
-    def see(self, valid: int, block: int | None) -> None:
-        """Which keys count: the first `valid` frames, and with blocks of so many frames those up to the query's block's end."""
+    def see(self, valid: Tensor, block: Tensor) -> None:
+        """Which keys count: the first `valid` frames, up to the end of the query's block of `block` frames; (1,) int64 each."""
         if self.estimator.ops.fused:
-            self.visible[0].fill_(valid)
-            self.visible[1].fill_(block or self.frames)
+            self.visible[:1] = valid
+            self.visible[1:] = block
             return
         keys = torch.arange(self.frames, device=self.x.device)
-        hidden = (keys >= valid)[None]
-        if block is not None:
-            hidden = hidden | (keys[None] >= (keys[:, None] // block + 1) * block)
+        hidden = (keys >= valid)[None] | (keys[None] >= (keys[:, None] // block + 1) * block)
         self.visible.zero_().masked_fill_(hidden, -torch.inf)
 
     def __call__(self) -> None:
@@ -82,11 +80,37 @@ class SolverStep:
         self.step += 1
 
 
+class SolverStart:
+    """What precedes the first Euler step of a bucket: front network, speaker, start values, which keys count.
+
+    ids: (1, F / 2 + look-ahead) int64. embedding: (1, 192). numbers: (3,) int64, tokens there, tokens that become frames, tokens of
+    a block (as many as ids for no blocks).
+    """
+
+    def __init__(self, flow, step: SolverStep):
+        self.flow, self.step = flow, step
+        device, spec = flow.device, flow.spec
+        self.ids = torch.zeros(1, step.frames // 2 + spec.lookahead_tokens, dtype=torch.int64, device=device)
+        self.embedding = torch.zeros(1, spec.speaker_width, device=device)
+        self.numbers = torch.ones(3, dtype=torch.int64, device=device)
+        self.noise = flow.noise(0, step.frames)
+
+    def __call__(self) -> None:
+        step = self.step
+        there, ready, block = self.numbers.split(1)
+        mu = self.flow.condition(self.ids, there, streaming=block, finalize=False, ready=ready)
+        step.mu[0] = mu[0].T
+        step.speaker[0] = self.flow.speaker(self.embedding)[0]
+        step.x[0] = self.noise
+        step.see(2 * ready, 2 * block)
+        step.step.zero_()
+
+
 class GraphFlow:
     """A FlowDecoder over a Flow.
 
     ops: what runs between the products (flow_lean.PlainOps or flow_kernels.FlowKernels). capture_graph: makes a callable
-    of a SolverStep; Graph on a GPU.
+    of a SolverStart or a SolverStep; Graph on a GPU.
     """
 
     def __init__(self, flow, buckets: tuple[int, ...] = FRAMES, capture_graph: Callable = Graph, ops=None):
@@ -94,7 +118,7 @@ class GraphFlow:
         self.ops = ops or PlainOps()
         self._capture_graph = capture_graph
         self._estimator = None
-        self._steps: dict[int, tuple[SolverStep, Callable[[], object]]] = {}
+        self._steps: dict[int, tuple[SolverStart, Callable[[], object], Callable[[], object]]] = {}
         self.replays = 0
         self.captured: list[Captured] = []
 
@@ -114,9 +138,10 @@ class GraphFlow:
         if self._estimator is None:
             self._estimator = lean(self.flow.decoder.estimator, self.ops)
         step = SolverStep(self.flow.decoder, frames, self.spec.mel_bins, device, self._estimator)
-        share = next((graph for _, graph in self._steps.values()), None)
+        share = next((graph for _, _, graph in self._steps.values()), None)
+        start = SolverStart(self.flow, step)
         graph = self._capture_graph(step, share)
-        self._steps[frames] = step, graph
+        self._steps[frames] = start, self._capture_graph(start, share or graph), graph
         taken = torch.cuda.memory_reserved() - before if cuda else 0
         self.captured.append(Captured(f"flow {frames} frames", time.perf_counter() - began, taken))
 
@@ -137,20 +162,18 @@ class GraphFlow:
         captured = self._steps.get(round_up(frames, self.buckets))
         if captured is None or frames <= known:
             return flow.whole([tokens], [prompt], streaming=streaming, finalize=finalize)[0]
-        step, graph = captured
-        ids = torch.cat([prompt.tokens, tokens])[None]
-        mu = flow.condition(ids, streaming=streaming, finalize=finalize)[0].T
-        step.mu[0, :frames] = mu
-        step.mu[0, frames:] = 0
+        start, begin, move = captured
+        step = start.step
+        start.ids[0, : len(prompt.tokens)] = prompt.tokens
+        start.ids[0, len(prompt.tokens) : count] = tokens
+        start.embedding[0] = prompt.embedding
+        for at, value in enumerate((count, frames // 2, self.spec.block_tokens if streaming else start.ids.shape[1])):
+            start.numbers[at].fill_(value)
         step.cond[0, :known] = prompt.mel
         step.cond[0, known:] = 0
-        step.speaker[0] = flow.speaker(prompt.embedding[None])[0]
-        step.x[0, :frames] = flow.noise(0, frames)
-        step.x[0, frames:] = 0
-        step.see(frames, 2 * self.spec.block_tokens if streaming else None)
-        step.step.zero_()
+        begin()
         for _ in flow.decoder.sizes:
-            graph()
+            move()
         self.replays += len(flow.decoder.sizes)
         return step.x[0, known:frames].T.contiguous()
 

@@ -120,14 +120,19 @@ class DiT(nn.Module):
         self.norm_out = nn.ModuleDict({"linear": Dense(spec.dim, 2 * spec.dim)})
         self.proj_out = Dense(spec.dim, mel_bins)
 
+    def time_layers(self) -> list[Dense]:
+        """The layers that only `modulation` needs: the time's own two, then one for each norm."""
+        mlp = self.time_embed["time_mlp"]
+        norms = [*(block.attn_norm["linear"] for block in self.transformer_blocks), self.norm_out["linear"]]
+        return [mlp["0"], mlp["2"], *norms]
+
     def modulation(self, t: Tensor) -> Tensor:
         """All that depends on the time alone: (B,) -> (B, 6 * depth + 2, D) fp32.
 
         Six vectors per block (see Block), then scale and shift of the output norm, in this order.
         """
-        mlp = self.time_embed["time_mlp"]
-        tau = full_precision(mlp["2"], F.silu(full_precision(mlp["0"], time_features(t, TIME_FEATURES))))
-        layers = [*(block.attn_norm["linear"] for block in self.transformer_blocks), self.norm_out["linear"]]
+        first, second, *layers = self.time_layers()
+        tau = full_precision(second, F.silu(full_precision(first, time_features(t, TIME_FEATURES))))
         tau = F.silu(tau)
         return torch.cat([full_precision(layer, tau).unflatten(-1, (-1, self.dim)) for layer in layers], dim=1)
 

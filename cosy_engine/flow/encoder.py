@@ -75,12 +75,15 @@ class LookaheadFront(Lookahead):
         lengths: Tensor | None = None,
         *,
         finalize: bool = True,
-        streaming: bool = False,
+        streaming: bool | Tensor = False,
         state: FrontState | None = None,
+        ready: Tensor | None = None,
     ) -> Tensor:
         """Embeddings (B, n, C) to (B, 2n, C), or 2(n - 3) frames when not finalize.
 
         lengths: (B,) valid tokens of right-padded rows. state: earlier blocks of one stream (B = 1).
+        streaming: block masks; a (1,) tensor gives the tokens of a block. ready: (B,) tokens that are keys, where `lengths` and
+        finalize do not say it. Attention alone needs both; this front has none.
         """
         if lengths is not None:
             x = x * (torch.arange(x.shape[1], device=x.device)[None, :, None] < lengths[:, None, None])
@@ -195,8 +198,9 @@ class ConformerFront(nn.Module):
         lengths: Tensor | None = None,
         *,
         finalize: bool = True,
-        streaming: bool = False,
+        streaming: bool | Tensor = False,
         state: FrontState | None = None,
+        ready: Tensor | None = None,
     ) -> Tensor:
         """Embeddings (B, n, C) to (B, 2n, width), or 2(n - 3) frames when not finalize; see LookaheadFront.forward."""
         ahead = self.pre_lookahead_layer.lookahead
@@ -204,20 +208,26 @@ class ConformerFront(nn.Module):
         if lengths is not None:
             # after the stage, not before: its bias and norm make something of a zero row, and the layer looks right
             x = x * (torch.arange(x.shape[1], device=x.device)[None, :, None] < lengths[:, None, None])
-            lengths = lengths if finalize else lengths - ahead
+            lengths = ready if ready is not None else lengths if finalize else lengths - ahead
         if finalize:
             x = F.pad(x, (0, 0, 0, ahead))
         lower, upper = (state.lower, state.upper) if state else (None, None)
+        block = streaming if isinstance(streaming, Tensor) else self.block if streaming else None
         x = self.pre_lookahead_layer(x, lower)
-        x = self._layers(self.encoders, x, self.block if streaming else None, lengths, lower)
+        x = self._layers(self.encoders, x, block, lengths, lower)
         x = self.up_layer["conv"](x.repeat_interleave(2, dim=1), upper)
         x = self.up_embed(x)
         lengths = None if lengths is None else 2 * lengths
-        x = self._layers(self.up_encoders, x, 2 * self.block if streaming else None, lengths, upper)
+        x = self._layers(self.up_encoders, x, None if block is None else 2 * block, lengths, upper)
         return self.after_norm(x)
 
     def _layers(
-        self, layers: nn.ModuleList, x: Tensor, block: int | None, lengths: Tensor | None, cache: StreamCache | None
+        self,
+        layers: nn.ModuleList,
+        x: Tensor,
+        block: int | Tensor | None,
+        lengths: Tensor | None,
+        cache: StreamCache | None,
     ) -> Tensor:
         frames, start = x.shape[1], cache.length if cache else 0
         mask = attention_mask(frames, block, lengths, x.device, start)

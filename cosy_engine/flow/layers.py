@@ -155,17 +155,17 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 def attention_mask(
-    frames: int, block: int | None, lengths: Tensor | None, device: torch.device, start: int = 0
+    frames: int, block: int | Tensor | None, lengths: Tensor | None, device: torch.device, start: int = 0
 ) -> Tensor | None:
     """Which keys each query may see: True = visible; None = all.
 
     Queries are frames start .. start+frames-1, keys 0 .. start+frames-1. block: a query sees its own block of this
-    many frames and all before (counted from frame 0); None: everything. lengths: (B,) valid keys of each row, for
+    many frames and all before (counted from frame 0); None: everything; a tensor is not looked at on the host. lengths: (B,) valid keys of each row, for
     right-padded rows. Result broadcasts to (B, 1, queries, keys).
     """
     keys = torch.arange(start + frames, device=device)
     mask = None
-    if block is not None and (start + frames - 1) // block > start // block:
+    if isinstance(block, Tensor) or (block is not None and (start + frames - 1) // block > start // block):
         ends = (keys[start:] // block + 1) * block
         mask = (keys[None, :] < ends[:, None])[None, None]
     if lengths is not None:

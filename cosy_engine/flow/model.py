@@ -76,6 +76,15 @@ class Flow(nn.Module):
     def device(self) -> torch.device:
         return self.input_embedding.weight.device
 
+    @torch.no_grad()
+    def drop_time_weights(self) -> Flow:
+        """Free the weights that only make the table of the fixed times (v3: a third of the estimator): inference alone is left."""
+        assert self.decoder.table is not None, "finish_loading() first"
+        for layer in self.decoder.estimator.time_layers():
+            for p in layer.parameters():
+                p.data = p.data.new_zeros(0)
+        return self
+
     # ---- networks, with gradients
 
     def noise(self, start: int, frames: int) -> Tensor:
@@ -90,13 +99,21 @@ class Flow(nn.Module):
         return self.spk_embed_affine_layer(F.normalize(embedding.float(), dim=-1))
 
     def condition(
-        self, tokens: Tensor, lengths: Tensor | None = None, *, streaming: bool = False, finalize: bool = True
+        self,
+        tokens: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        streaming: bool | Tensor = False,
+        finalize: bool = True,
+        ready: Tensor | None = None,
     ) -> Tensor:
         """mu: what the tokens ask for. (B, T) int64, right-padded -> (B, M, 2T), or 2(T - 3) frames unless finalize.
 
-        lengths: (B,) valid tokens; None when all rows are full. Negative ids count as 0.
+        lengths: (B,) valid tokens; None when all rows are full. Negative ids count as 0. streaming, ready: see
+        encoder.LookaheadFront.forward.
         """
-        return self._front(tokens, lengths, streaming=streaming, finalize=finalize).transpose(1, 2)
+        mu = self._front(tokens, lengths, streaming=streaming, finalize=finalize, ready=ready)
+        return mu.transpose(1, 2)
 
     def velocity(
         self,

@@ -104,11 +104,16 @@ class UNet(nn.Module):
     def _stages(self) -> list[nn.ModuleList]:
         return [*self.down_blocks, *self.mid_blocks, *self.up_blocks]
 
+    def time_layers(self) -> list[Dense]:
+        """The layers that only `modulation` needs: the time's own two, then one for each resnet."""
+        return [self.time_mlp["linear_1"], self.time_mlp["linear_2"], *(stage[0].mlp["1"] for stage in self._stages())]
+
     def modulation(self, t: Tensor) -> Tensor:
         """All that depends on the time alone: (B,) -> (B, stages, width), the bias of each resnet. fp32."""
-        tau = full_precision(self.time_mlp["linear_1"], time_features(t, self.time_features))
-        tau = F.mish(full_precision(self.time_mlp["linear_2"], F.silu(tau)))
-        return torch.stack([full_precision(stage[0].mlp["1"], tau) for stage in self._stages()], dim=1)
+        first, second, *layers = self.time_layers()
+        tau = full_precision(first, time_features(t, self.time_features))
+        tau = F.mish(full_precision(second, F.silu(tau)))
+        return torch.stack([full_precision(layer, tau) for layer in layers], dim=1)
 
     def positions(self, start: int, frames: int) -> None:
         """This estimator has no positional encoding; the call is there for its sibling."""

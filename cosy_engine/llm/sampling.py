@@ -30,11 +30,22 @@ def nucleus(log_probs: Tensor, spec: SamplingSpec) -> tuple[Tensor, Tensor]:
     top = keys.topk(min(spec.top_k, size), dim=-1).values
     ids = size - 1 - (top & ((1 << ID_BITS) - 1))
     ordered = probs.gather(1, ids)
-    # Added one by one in fp32 as upstream does: a candidate exactly at top_p must fall on the same side.
+    return ids, torch.where(mass_before(ordered) < spec.top_p, ordered, 0.0)
+
+
+def mass_before(ordered: Tensor) -> Tensor:
+    """(B, k) -> (B, k), the sum of all columns before each, added one by one in fp32.
+
+    As upstream does: a candidate exactly at top_p must fall on the same side.
+    """
+    if ordered.is_cuda:
+        # A scan along the first axis of a matrix adds in this order, one thread for a column; a lone column is added otherwise.
+        shifted = torch.nn.functional.pad(ordered[:, :-1], (1, 0))
+        return torch.cat([shifted, shifted]).T.contiguous().cumsum(0)[:, : len(ordered)].T
     before = [torch.zeros_like(ordered[:, 0])]
     for column in ordered[:, :-1].unbind(1):
         before.append(before[-1] + column)
-    return ids, torch.where(torch.stack(before, dim=1) < spec.top_p, ordered, 0.0)
+    return torch.stack(before, dim=1)
 
 
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
