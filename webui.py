@@ -45,13 +45,13 @@ def main(argv: list[str] | None = None) -> int:
     voices, wrong = shared_voices(arguments.voices, engine.voices.model_key)
     for words in wrong:
         print(f"Left out: {words}", file=sys.stderr)
-    jobs, sessions = JobTable(), Sessions(voices)
+    jobs, sessions, shared = JobTable(), Sessions(voices), arguments.share or arguments.public
     page = build_page(
         engine,
         jobs,
         sessions,
         transcriber=Transcriber(arguments.whisper, engine.shelf.models("fp32").lm.device),
-        shared=arguments.share or arguments.public,
+        shared=shared,
     )
     try:
         app, local, share = page.launch(
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         engine.close()
         return 2
-    add_routes(app, engine, jobs, sessions)
+    add_routes(app, engine, jobs, sessions, shared)
     print(
         f"{engine.name} on {engine.device}; reference front end on {engine.voices.provider}; text by {engine.text.backend}"
     )

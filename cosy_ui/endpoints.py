@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -13,13 +15,14 @@ from cosy_engine.__main__ import report_line
 from cosy_engine.errors import InputMissing, SettingInvalid
 from cosy_engine.types import to_int16
 from cosy_ui.audio_files import encode, kinds_here
+from cosy_ui.messages import INTERNAL
 from cosy_ui.sessions import Sessions
 
-BATCH = 8  # most requests that one call of /clone_batch gathers
+log = logging.getLogger(__name__)
 
 
 class Endpoints:
-    """folder: results lie here until Gradio has taken its copy."""
+    """Those that make sound are generators: Gradio has taken its copy of the file when it asks for more, and the file goes."""
 
     def __init__(self, engine: Engine, sessions: Sessions, shared: bool):
         self.engine, self.sessions, self.shared = engine, sessions, shared
@@ -28,7 +31,7 @@ class Endpoints:
         self, text: str, reference: str | None = None, transcript: str = "", mode: str = "zero_shot", instruction: str = "",
         source: str | None = None, voice: str = "", seed: float | None = None, speed: float = 1.0, precision: str = "",
         tier: str = "", file_format: str = "wav", consent: bool = False,
-    ) -> tuple[str, dict]:  # fmt: skip
+    ) -> Iterator[tuple[str, dict]]:  # fmt: skip
         """Speak a text in the voice of a reference clip and return (audio file, report).
 
         mode: zero_shot (reference and transcript), cross_lingual (reference), instruct (reference and instruction),
@@ -40,34 +43,29 @@ class Endpoints:
                 raise SettingInvalid(f"unknown file_format {file_format!r}: choose one of {', '.join(kinds_here())}")
             job = self._request(text, reference, transcript, mode, instruction, source, voice, seed, speed, precision,
                                 tier, consent)  # fmt: skip
-            return self._made(job, file_format)
+            yield from self._made(job, file_format)
         except CosyError as error:
             raise gr.Error(str(error), title=error.code, print_exception=False) from error
+        except Exception as error:
+            log.exception("a call of /clone failed")
+            raise gr.Error(INTERNAL[0], title="internal", print_exception=False) from error
 
-    def clone_batch(self, texts: list, references: list, transcripts: list, seeds: list, consents: list) -> list[list]:
-        """Several requests in one go, spoken side by side: with a transcript zero_shot, else cross_lingual. Each gives
-        (audio file or nothing, {"ok": true, ...report} or {"ok": false, "code", "message"}), so one bad request
-        harms no other."""
-
-        def one(text, reference, transcript, seed, consent) -> tuple[str | None, dict]:
-            try:
-                mode = "zero_shot" if (transcript or "").strip() else "cross_lingual"
-                job = self._request(text, reference, transcript, mode, "", None, "", seed, 1.0, "", "", consent)
-                path, report = self._made(job, "wav")
-                return path, {"ok": True} | report
-            except CosyError as error:
-                return None, {"ok": False, "code": error.code, "message": str(error)}
-            except Exception as error:  # an answer for every request, or its client waits for ever
-                return None, {
-                    "ok": False,
-                    "code": "internal",
-                    "message": f"failed inside the program ({type(error).__name__})",
-                }
-
-        with ThreadPoolExecutor(max(1, len(texts))) as threads:
-            done = list(threads.map(one, texts, references, transcripts, seeds, consents))
-        assert len(done) == len(texts)
-        return [[path for path, _ in done], [status for _, status in done]]
+    def clone_batch(
+        self, text: str, reference: str | None = None, transcript: str = "", seed: float | None = None, consent: bool = False,
+    ) -> Iterator[tuple[str | None, dict]]:  # fmt: skip
+        """One of many requests that are sent together and decoded side by side: with a transcript zero_shot, else
+        cross_lingual. Returns (audio file or nothing, {"ok": true, ...report} or {"ok": false, "code", "message"}), so a bad
+        request is an answer like the others."""
+        try:
+            mode = "zero_shot" if (transcript or "").strip() else "cross_lingual"
+            job = self._request(text, reference, transcript, mode, "", None, "", seed, 1.0, "", "", consent)
+            for path, report in self._made(job, "wav"):
+                yield path, {"ok": True} | report
+        except CosyError as error:
+            yield None, {"ok": False, "code": error.code, "message": str(error)}
+        except Exception:
+            log.exception("a call of /clone_batch failed")
+            yield None, {"ok": False, "code": "internal", "message": INTERNAL[0]}
 
     def voices(self) -> list:
         """Voices that everyone may use, as [{"name", "seconds", "transcript"}]; mode saved_voice takes the name."""
@@ -80,7 +78,7 @@ class Endpoints:
         self, text: str, reference: str | None, transcript: str, mode: str, instruction: str, source: str | None,
         voice: str, seed: float | None, speed: float, precision: str, tier: str, consent: bool,
     ) -> Request:  # fmt: skip
-        if self.shared and not consent:
+        if self.shared and consent is not True:
             raise InputMissing("this page is shared: confirm with consent=True that you may use this voice", "consent")
         chosen: Any = reference
         if mode == "saved_voice":
@@ -92,22 +90,23 @@ class Endpoints:
             mode=mode,
             text=text or "",
             reference=chosen,
-            transcript=transcript if mode == "zero_shot" else "",
+            transcript=(transcript or "") if mode == "zero_shot" else "",
             instruction=instruction or "",
             source=source,
-            seed=None if seed is None or seed < 0 else int(seed),
-            speed=speed or 1.0,
+            seed=int(seed) if isinstance(seed, float) and seed.is_integer() else seed,
+            speed=1.0 if speed is None else speed,
             precision=precision or None,
             tier=tier or None,
             client="api",
         )
 
-    def _made(self, job: Request, kind: str) -> tuple[str, dict]:
+    def _made(self, job: Request, kind: str) -> Iterator[tuple[str, dict]]:
         result = self.engine.speak_all(job)
         note = f"model {result.report.model}, mode {job.mode}, seed {result.report.seed}"
-        with tempfile.NamedTemporaryFile(suffix=f".{kind}", prefix="clone-", delete=False) as file:
-            file.write(encode(to_int16(result.samples), result.rate_hz, kind, note))
-        return file.name, report_line(result.report)
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, f"clone.{kind}")
+            file.write_bytes(encode(to_int16(result.samples), result.rate_hz, kind, note))
+            yield str(file), report_line(result.report)
 
 
 def add_endpoints(endpoints: Endpoints) -> None:
@@ -121,43 +120,20 @@ def add_endpoints(endpoints: Endpoints) -> None:
         reference = gr.Audio(type="filepath", label="reference")
         source = gr.Audio(type="filepath", label="source")
         instruction, voice = gr.Textbox("", label="instruction"), gr.Textbox("", label="voice")
-        seed, speed = gr.Number(None, label="seed", precision=0), gr.Number(1.0, label="speed")
+        seed, speed = gr.Number(None, label="seed"), gr.Number(1.0, label="speed")
         precision, tier = gr.Textbox("", label="precision"), gr.Textbox("", label="tier")
         file_format, consent = gr.Textbox("wav", label="file_format"), gr.Checkbox(False, label="consent")
         audio, report = gr.File(label="audio"), gr.JSON(label="report")
         listed = gr.JSON(label="voices")
         call = gr.Button()
-    slots = endpoints.engine.config.slots
+    config = endpoints.engine.config
+    together = {"concurrency_limit": config.slots + config.queue, "concurrency_id": "clone"}  # the engine has the queue
     call.click(
         endpoints.clone,
-        [
-            text,
-            reference,
-            transcript,
-            mode,
-            instruction,
-            source,
-            voice,
-            seed,
-            speed,
-            precision,
-            tier,
-            file_format,
-            consent,
-        ],
-        [audio, report],
-        api_name="clone",
-        concurrency_limit=slots + endpoints.engine.config.queue,
-        concurrency_id="clone",
-    )
+        [text, reference, transcript, mode, instruction, source, voice, seed, speed, precision, tier, file_format, consent],
+        [audio, report], api_name="clone", **together,
+    )  # fmt: skip
     call.click(
-        endpoints.clone_batch,
-        [text, reference, transcript, seed, consent],
-        [audio, report],
-        batch=True,
-        max_batch_size=BATCH,
-        api_name="clone_batch",
-        concurrency_limit=1,
-        concurrency_id="clone_batch",
-    )
+        endpoints.clone_batch, [text, reference, transcript, seed, consent], [audio, report], api_name="clone_batch", **together
+    )  # fmt: skip
     call.click(endpoints.voices, None, listed, api_name="voices", queue=False)

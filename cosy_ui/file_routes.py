@@ -51,7 +51,7 @@ def add_file_routes(app: FastAPI, sessions: Sessions, model_key: str) -> None:
             return _file(file.read_bytes(), f"{safe_name(found.name, 'voice')}.safetensors", "application/octet-stream")
 
     for path, answer in (("take", take), ("takes", archive), ("voice", voice)):
-        app.add_api_route(f"/{path}/{{name}}", answer, methods=["GET"], include_in_schema=False)
+        app.add_api_route(f"/{path}/{{name}}", answer, methods=["GET", "HEAD"], include_in_schema=False)
         app.router.routes.insert(0, app.router.routes.pop())
 
 
@@ -65,13 +65,17 @@ def _file(data: bytes, name: str, media_type: str) -> Response:
 
 
 def _part(whole: Response, wanted: str) -> Response:
-    """The bytes that a player asks for when it seeks; the whole when it asks for none."""
+    """The bytes that a player asks for when it seeks; the whole when it asks for none, for several parts, or in another
+    unit, as RFC 9110 allows."""
     whole.headers["Accept-Ranges"] = "bytes"
     size = len(whole.body)
-    match = re.fullmatch(r"bytes=(\d+)-(\d*)", wanted)
-    if not match or int(match[1]) >= size:
+    match = re.fullmatch(r"bytes=(\d{0,18})-(\d{0,18})", wanted.strip())
+    if not match or match[0] == "bytes=-" or (match[1] and match[2] and int(match[1]) > int(match[2])):
         return whole
-    first, last = int(match[1]), min(int(match[2] or size - 1), size - 1)
+    first = int(match[1]) if match[1] else max(0, size - int(match[2]))  # "-5": the last five
+    last = min(int(match[2]), size - 1) if match[1] and match[2] else size - 1
     headers = {k: v for k, v in whole.headers.items() if k != "content-length"}
+    if first >= size:
+        return Response(status_code=416, headers={"Accept-Ranges": "bytes", "Content-Range": f"bytes */{size}"})
     headers["Content-Range"] = f"bytes {first}-{last}/{size}"
     return Response(whole.body[first : last + 1], 206, headers)

@@ -90,11 +90,11 @@ def build_page(
     return page
 
 
-def add_routes(app: Any, engine: Engine, jobs: JobTable, sessions: Sessions) -> None:
-    """What the page needs beside Gradio, and the OpenAI-style call."""
+def add_routes(app: Any, engine: Engine, jobs: JobTable, sessions: Sessions, shared: bool = False) -> None:
+    """What the page needs beside Gradio, and the OpenAI-style call. shared: as for build_page."""
     add_sound_route(app, jobs)
     add_file_routes(app, sessions, engine.voices.model_key)
-    add_speech_api(app, engine, jobs, sessions)
+    add_speech_api(app, engine, jobs, sessions, shared)
 
 
 def launch_options(engine: Engine) -> dict:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cosy_engine import CosyError, Engine, Request
 from cosy_engine.errors import Busy, UserError
@@ -16,32 +16,50 @@ from cosy_ui.audio_files import KINDS, encode, kinds_here
 from cosy_ui.jobs import Job, JobTable
 from cosy_ui.sessions import Sessions
 
+MAX_BODY_BYTES = 256 * 1024  # a text of the greatest length, every character escaped, is a quarter of it
+PARAMETERS = {"instruction": "instructions", "speed": "speed", "seed": "seed"}  # word of a refusal -> field of the body
+
 
 class SpeechRequest(BaseModel):
-    """Body of the call. voice: a shared voice's name, or the API id of a voice saved in an open page. pcm comes as it is made:
-    int16, little-endian, mono, at the rate in the header X-Rate-Hz. Unknown fields are ignored, as clients send many."""
+    """Body of the call. voice: a shared voice's name, or the API id of a voice saved in an open page. speed: 0.5 to 2, less
+    than OpenAI's range, as the models follow no further; 1 for pcm, which comes as it is made: int16, little-endian, mono, at
+    the rate in the header X-Rate-Hz. consent: on a shared page, "I may use this voice". Unknown fields are ignored, as
+    clients send many."""
 
     model_config = ConfigDict(extra="ignore")
     input: str
-    voice: str
+    voice: str = Field(min_length=1, max_length=200)
     model: str = ""
-    response_format: str = "mp3"
-    speed: float = Field(1.0, ge=0.25, le=4.0)
+    response_format: str = Field("mp3", max_length=20)
+    speed: float = Field(1.0, ge=0.5, le=2.0, allow_inf_nan=False)
     instructions: str = ""
-    seed: int | None = None
+    seed: int | None = Field(None, ge=0, lt=2**32)
+    consent: bool = False
 
 
-def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessions) -> None:
-    """Put the route in front of Gradio's own, which would answer every path."""
+def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessions, shared: bool) -> None:
+    """Put the route in front of Gradio's own, which would answer every path. shared: consent is asked."""
 
-    async def speech(body: SpeechRequest, http: HttpRequest):
+    async def speech(http: HttpRequest):
+        if (sent := await _body(http)) is None:
+            return _refusal(413, "bad_input", f"the body is larger than {MAX_BODY_BYTES:,} bytes: shorten it")
+        try:
+            body = SpeechRequest.model_validate_json(sent)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            field = ".".join(map(str, first["loc"])) or None
+            return _refusal(400, "bad_input", f"{field or 'the body'}: {first['msg']}", field)
         kinds = (*kinds_here(), "pcm")
         if body.response_format not in kinds:
-            return _refusal(400, "setting_invalid", f"response_format must be one of {', '.join(kinds)}")
+            words = f"response_format must be one of {', '.join(kinds)}"
+            return _refusal(400, "setting_invalid", words, "response_format")
+        if shared and not body.consent:
+            words = 'this page is shared: confirm with "consent": true that you may use this voice'
+            return _refusal(400, "input_missing", words, "consent")
         found = sessions.find_voice(body.voice)
         if found is None:
             names = ", ".join(sessions.shared) or "none is shared: start with --voices FOLDER"
-            return _refusal(404, "voice_unknown", f"no voice is called {body.voice!r} ({names})")
+            return _refusal(404, "voice_unknown", f"no voice is called {body.voice!r} ({names})", "voice")
         streamed = body.response_format == "pcm"
         asked = Request(
             mode="saved_voice", text=body.input, reference=found.voice, instruction=body.instructions, seed=body.seed,
@@ -69,6 +87,16 @@ def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessi
     app.router.routes.insert(0, app.router.routes.pop())
 
 
+async def _body(http: HttpRequest) -> bytes | None:
+    """The whole body; None as soon as it is too large."""
+    sent = bytearray()
+    async for part in http.stream():
+        sent += part
+        if len(sent) > MAX_BODY_BYTES:
+            return None
+    return bytes(sent)
+
+
 async def _until(http: HttpRequest, job: Job, first: bool) -> None:
     """Wait for the end, or for the first sound; a caller who has gone ends the work."""
     while not (job.done or (first and job.chunks)):
@@ -90,10 +118,13 @@ def _failed(error: Exception) -> JSONResponse:
     if not isinstance(error, CosyError):
         return _refusal(500, "internal", "something failed inside the program: the cause is in its log")
     status = 400 if isinstance(error, UserError) else 503 if isinstance(error, Busy) else 500
-    return _refusal(status, error.code, str(error))
+    field = next((name for word, name in PARAMETERS.items() if word in str(error)), None)
+    if error.code.startswith("text_") and field is None:
+        field = "input"
+    return _refusal(status, error.code, str(error), field)
 
 
-def _refusal(status: int, code: str, message: str) -> JSONResponse:
+def _refusal(status: int, code: str, message: str, param: str | None = None) -> JSONResponse:
     """OpenAI's shape of an error."""
     kind = "invalid_request_error" if status < 500 else "server_error"
-    return JSONResponse({"error": {"message": message, "type": kind, "code": code}}, status_code=status)
+    return JSONResponse({"error": {"message": message, "type": kind, "param": param, "code": code}}, status_code=status)

@@ -44,7 +44,7 @@ def serving(engine, *, root_path=None, **options):
         server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True, root_path=root_path,
         **launch_options(engine),
     )  # fmt: skip
-    add_routes(app, engine, jobs, sessions)
+    add_routes(app, engine, jobs, sessions, options.get("shared", False))
     yield Server(url, engine, jobs, sessions)
     page.close(verbose=False)
 

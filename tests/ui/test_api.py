@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -21,6 +22,7 @@ from cosy_engine import Request
 from cosy_engine.audio.voice import save_voice
 from cosy_engine.errors import UserError
 from cosy_engine.types import to_int16
+from cosy_ui.sessions import SavedVoice
 from tests.test_engine import WORDS
 from tests.ui.conftest import free_port, serving
 from tests.ui.steps import LONG, TEXT
@@ -71,6 +73,55 @@ def test_clone_refuses_with_the_engines_words(client):
     ):
         with pytest.raises(Exception, match=words):
             client.predict(**job, api_name="/clone")
+
+
+def call(server, name, data):
+    """What a program gets that talks to Gradio's HTTP API by itself: (last event, its data)."""
+    url = f"{server.url}gradio_api/call/{name}"
+    body = json.dumps({"data": data}).encode()
+    asked = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    event = json.loads(urllib.request.urlopen(asked, timeout=30).read())["event_id"]
+    lines = urllib.request.urlopen(f"{url}/{event}", timeout=60).read().decode().strip().splitlines()
+    return lines[-2].removeprefix("event: "), json.loads(lines[-1].removeprefix("data: "))
+
+
+def test_wrong_inputs_are_refused_with_their_reason(server):
+    rest = ["", "cross_lingual", "", None, "", None, 1.0, "", "", "wav", False]
+    for data, says in (
+        ([{"a": 1}, None, *rest], "text is a dict: give a text"),
+        ([TEXT, "clip.wav", *rest], "reference is a str: give a file"),
+        ([TEXT, {"nothing": 1}, *rest], "an input cannot be used"),
+        ([TEXT, {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}, *rest], "an input cannot be used"),
+        (
+            [TEXT, None, "", "cross_lingual", "", None, "", "five", 1.0, "", "", "wav", False],
+            "seed is a str: give a number",
+        ),
+        ([TEXT, None, "", "saved_voice", "", None, "Narrator", -1, 1.0, "", "", "wav", False], "out of range"),
+        ([TEXT, None, "", "saved_voice", "", None, "Narrator", 1.5, 1.0, "", "", "wav", False], "not a whole number"),
+        ([TEXT, None, "", "saved_voice", "", None, "Narrator", 1, 0, "", "", "wav", False], "speed 0"),
+        ([TEXT], "an input cannot be used"),
+    ):
+        event, answer = call(server, "clone", data)
+        assert event == "error" and says in str(answer), (data, answer)
+        assert "root:" not in str(answer)
+    event, answer = call(
+        server, "clone", ["Hi \ud800 there.", None, "", "saved_voice", "", None, "Narrator", 1, 1, "", "", "wav", False]
+    )
+    assert event == "complete" and answer[1]["seed"] == 1  # half a character is replaced
+    event, answer = call(server, "clone_batch", [TEXT, None, WORDS, 5, False])
+    assert event == "complete" and answer[1]["code"] == "input_missing"
+
+
+def test_nothing_is_left_in_the_temporary_folder(server, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    settings = ["", "saved_voice", "", None, "Narrator", 1, 1.0, "", "", "mp3", False]
+    event, answer = call(server, "clone", [TEXT, None, *settings])
+    assert (
+        event == "complete"
+        and Path(answer[0]["path"]).is_file()
+        and not Path(answer[0]["path"]).is_relative_to(tmp_path)
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_batch_answers_each_request_for_itself(client, clip):
@@ -127,9 +178,27 @@ def test_openai_style_mistakes(server):
         ({"input": "", "voice": "Narrator"}, 400, "text_empty"),
         ({"input": TEXT, "voice": "Narrator", "response_format": "exe"}, 400, "setting_invalid"),
         ({"input": TEXT, "voice": "Narrator", "response_format": "pcm", "speed": 2}, 400, "setting_invalid"),
+        ({"input": TEXT, "voice": "Narrator", "speed": 4}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "Narrator", "speed": float("nan")}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "Narrator", "seed": -1}, 400, "bad_input"),
+        ({"input": {"a": 1}, "voice": "Narrator"}, 400, "bad_input"),
+        ({"input": "half \ud800", "voice": "Narrator"}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "half \ud800"}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "x" * 201}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "Narrator", "instructions": "x" * 1001}, 400, "text_too_long"),
+        ({"input": "x" * 5001, "voice": "Narrator"}, 400, "text_too_long"),
+        ({"input": "x" * 300_000, "voice": "Narrator"}, 413, "bad_input"),
+        ({"voice": "Narrator"}, 400, "bad_input"),
     ):
         status, error = refused(server.url, **body)
-        assert (status, error["code"]) == (code, name) and error["message"]
+        assert (status, error["code"]) == (code, name), (body, error)
+        assert set(error) == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
+        if "\\ud800" not in json.dumps(body) and code != 413:  # those are refused before a field is known
+            assert error["param"] in ("input", "voice", "speed", "seed", "response_format", "instructions"), body
+    for body in (b"", b"nonsense", b"[1]", b"\xff\xfe"):
+        with pytest.raises(urllib.error.HTTPError) as wrong:
+            urllib.request.urlopen(urllib.request.Request(f"{server.url}v1/audio/speech", body), timeout=10)
+        assert wrong.value.code == 400 and json.loads(wrong.value.read())["error"]["param"] is None
 
 
 def test_a_shared_page_wants_consent_of_programs_too(engine, clip):
@@ -138,6 +207,13 @@ def test_a_shared_page_wants_consent_of_programs_too(engine, clip):
         with pytest.raises(Exception, match="consent=True"):
             client.predict("Hi.", handle_file(str(clip)), WORDS, api_name="/clone")
         assert client.predict("Hi.", handle_file(str(clip)), WORDS, consent=True, api_name="/clone")[1]["rtf"] > 0
+        assert (
+            client.predict("Hi.", handle_file(str(clip)), WORDS, api_name="/clone_batch")[1]["code"] == "input_missing"
+        )
+    voice = SavedVoice("Narrator", "Narrator", engine.voice(str(clip)), shared=True)
+    with serving(engine, shared=True, voices={"Narrator": voice}) as server:
+        assert refused(server.url, input="Hi.", voice="Narrator")[1]["param"] == "consent"
+        assert post(server.url, input="Hi.", voice="Narrator", consent=True, response_format="wav").read(4) == b"RIFF"
 
 
 def test_the_readmes_examples_run(server, clip, tmp_path):
@@ -214,6 +290,28 @@ def test_a_listener_who_goes_stops_the_engine(server, clip):
 def test_a_take_can_be_fetched_in_parts(server):
     take = server.sessions.keep("someone", np.arange(4000, dtype=np.int16), 24000, {}, Request(text="x"), None, 1)
     whole = urllib.request.urlopen(server.url + f"take/{take.id}.wav").read()
-    request = urllib.request.Request(server.url + f"take/{take.id}.wav", headers={"Range": "bytes=100-199"})
-    with urllib.request.urlopen(request) as answer:
-        assert answer.status == 206 and answer.read() == whole[100:200]
+    size = len(whole)
+
+    def get(wanted, method="GET", kind="wav"):
+        asked = urllib.request.Request(f"{server.url}take/{take.id}.{kind}", headers={"Range": wanted}, method=method)
+        try:
+            with urllib.request.urlopen(asked) as answer:
+                return answer.status, answer.read(), answer.headers
+        except urllib.error.HTTPError as error:
+            return error.code, b"", error.headers
+
+    for wanted, part in (
+        ("bytes=100-199", whole[100:200]), ("bytes=0-0", whole[:1]), ("bytes=100-", whole[100:]), ("bytes=-7", whole[-7:]),
+        (f"bytes=-{size * 2}", whole), (f"bytes=0-{10**17}", whole), ("bytes=0-", whole),
+    ):  # fmt: skip
+        status, data, headers = get(wanted)
+        assert (status, data) == (206, part), wanted
+        assert headers["Content-Range"].endswith(f"/{size}") and int(headers["Content-Length"]) == len(part)
+    for wanted in (f"bytes={size}-", "bytes=-0", f"bytes={10**17}-"):
+        status, _, headers = get(wanted)
+        assert status == 416 and headers["Content-Range"] == f"bytes */{size}"
+    for wanted in ("", "bytes=-", "bytes=9-2", "bytes=0-1,5-6", "lines=0-5", "bytes=x-y", "bytes=" + "9" * 5000 + "-"):
+        assert get(wanted)[:2] == (200, whole), wanted[:20]
+    for method in ("GET", "HEAD"):
+        status, data, headers = get("", method)
+        assert status == 200 and int(headers["Content-Length"]) == size and (data == whole) is (method == "GET")
