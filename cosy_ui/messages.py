@@ -40,6 +40,8 @@ MISSING = {
 }
 COMPLETE = {"text_empty", "text_unspeakable", "cancelled", "busy"}  # whose English has no further particulars
 
+REFERENCE = re.compile(r"[\\@][1-9]")
+# English of the engine -> Chinese. tests/ui/engine_words.py reads the engine's source: a sentence that is missing here fails.
 PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
     (re.compile(english, re.S), chinese)
     for english, chinese in (
@@ -59,20 +61,86 @@ PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
         (r"(.+) is ([\d.]+) s long, at least ([\d.]+) s .*", r"\1 长 \2 秒，至少需要 \3 秒：请录制更长的片段（3–10 秒最佳）"),
         (r"the reference is ([\d.]+) s long, at most (\d+) s .*", r"参考音频长 \1 秒，带文字时最多 \2 秒：请截取 3–10 秒并只写该段的文字"),
         (r"(\d+) requests are waiting already.*", r"已有 \1 个请求在排队：请稍后再试"),
-        (r"transcription is off: (.*)", r"自动识别不可用：\1"),
+        (r"(\d+) requests are being served: the figures.*", r"正在处理 \1 个请求，测得的数据会受影响：请稍后再试，或勾选“有其他请求时也运行”"),
+        (r"(\S+-\S+) is not available here: (.*)", r"\1 在此不可用：\2"),
+        (r"nothing to compare: .*", "没有可比较的方式：请至少选择一种"),
+        (r"the (language|sound) model gave values that are no numbers.*", "模型的数值溢出：请改用 fp32 精度"),
+        (r"transcription is off: (.*)", r"自动识别不可用：@1"),
         (r"no Whisper model was given.*", "未指定 Whisper 模型，启动时加 --whisper 文件夹"),
         (r"the Whisper model (.+) is not on this machine.*", r"本机没有 Whisper 模型 \1，请用 --whisper 指定其文件夹"),
         (r"the Whisper model (.+) cannot be loaded.*", r"Whisper 模型 \1 无法载入"),
-        (r"(\w+) (\w+) is not available here: (.*)", r"\2 在此不可用：\3"),
+        (r"(\w+) (\w+) is not available here: (.*)", r"\2 在此不可用：@3"),
         (r"CPUs compute half precision slower.*", "CPU 的半精度比 fp32 更慢，需要 CUDA 显卡"),
         (r"CUDA Graphs need a CUDA GPU.*", "CUDA Graph 需要 CUDA 显卡，本机使用 CPU"),
         (r"fused decode kernels need a CUDA GPU.*", "融合解码核需要 CUDA 显卡，本机使用 CPU"),
+        (r"the fused kernels do not fit this model: (.*)", r"融合解码核不适用于此模型：\1"),
+        (r"Triton is not installed.*", "未安装 Triton（Linux 上随 torch 安装；Windows：pip install triton-windows）"),
+        (r"this GPU has compute capability ([\d.]+); .*", r"此显卡的计算能力为 \1，融合解码核需要 8.0 以上"),
+        (r"this Triton is too old.*", "Triton 版本过旧，融合解码核需要 3.4 以上"),
         (r"this GPU has no bfloat16.*", "此显卡不支持 bfloat16（需要计算能力 8.0 以上）"),
-        (r"segment (\d+): the model repeated itself; spoken again.*", r"第 \1 段：模型出现重复，已换一次采样重新合成"),
-        (r"segment (\d+): the model did not come to an end.*; spoken again.*", r"第 \1 段：模型未在限定长度内结束，已换一次采样重新合成"),
-        (r"segment (\d+): the model produced no speech; spoken again.*", r"第 \1 段：模型没有产生语音，已换一次采样重新合成"),
-        (r"segment (\d+): .*the end was cut.*", r"第 \1 段：结尾被截断，使用前请先试听"),
+        # A request that went on in spite of something, or did not
         (r"segment (\d+): (\w+) gave values that are no numbers.*", r"第 \1 段：\2 数值溢出，此后以 fp32 合成"),
+        (r"segment (\d+) \((.*)\): (.*), twice\. Change the text or the seed\.", r"第 \1 段（\2）：@3，重试后依旧：请修改文本或更换种子"),
+        (r"segment (\d+): ([^;]*); ([^;]*)", r"第 \1 段：@2，@3"),
+        (r"(the [^;:]*); (the end was cut, listen before you use it|listen before you use it)", r"@1，@2"),
+        (r"(the [^;:]*): change the text or the seed", r"@1：请修改文本或更换种子"),
+        (r"the model produced no speech", "模型没有产生语音"),
+        (r"the model repeated itself", "模型出现重复"),
+        (r"the model did not come to an end within the length that the text allows", "模型未在文本允许的长度内结束"),
+        (r"the audio is too short for the text", "音频相对文本过短"),
+        (r"the audio is silent", "音频没有声音"),
+        (r"the audio is noise", "音频是噪声"),
+        (r"spoken again with another draw", "已换一次采样重新合成"),
+        (r"the end was cut, listen before you use it", "结尾被截断，使用前请先试听"),
+        (r"listen before you use it", "使用前请先试听"),
+        (r"the (language|sound) model gave values that are no numbers: try precision fp32", "模型的数值溢出：请改用 fp32 精度"),
+        (r"reference and speech together need (\d+) s, at most (\d+) s .*", r"参考音频与语音合计需要 \1 秒，一次最多 \2 秒：请分段，或用更短的参考音频"),
+        (r"(\d+) s of speech in one piece, at most (\d+) s .*", r"单段语音长 \1 秒，最多 \2 秒：请把文本分段"),
+        (r"the engine is closing.*", "程序正在关闭，不再接受新的请求"),
+        (r"stopped", "已停止"),
+        # What was given
+        (r"a reference clip is missing.*", MISSING["reference"]),
+        (r"the words spoken in the reference clip are missing.*", MISSING["transcript"]),
+        (r"the instruction is missing.*", MISSING["instruction"]),
+        (r"the source clip is missing.*", MISSING["source"]),
+        (r"the text is empty.*", CODES["text_empty"]),
+        (r"the text holds no word that can be spoken.*", CODES["text_unspeakable"]),
+        (r"the text iterator ended without a word.*", "文本流没有可朗读的内容：请给出文字"),
+        (r"the text iterator gave a (.+): give pieces of text", r"文本流给出了 \1：请逐段给出文字"),
+        (r"more than ([\d,]+) characters came.*", r"文本流超过 \1 个字符：请结束后另发请求"),
+        (r"the transcript has ([\d,]+) characters, at most ([\d,]+) .*", r"参考文字有 \1 个字符，最多 \2 个：请缩短"),
+        (r"the instruction has ([\d,]+) characters, at most ([\d,]+) .*", r"朗读方式有 \1 个字符，最多 \2 个：请缩短"),
+        (r"the (\w+) has ([\d,]+) characters, at most ([\d,]+) .*", r"\1 有 \2 个字符，最多 \3 个：请缩短"),
+        (r"(\w+) is a (.+): give a text.*", r"\1 的类型是 \2：请给出文字"),
+        (r"stream is (.+): give True or False", r"stream 的值是 \1：请给 True 或 False"),
+        (r"unknown (\w+) (.+): choose one of (.*)", r"未知的 \1 \2：可选 \3"),
+        (r"the seed has ([\d,]+) characters: choose .* to (\d+)", r"种子有 \1 个字符：请填 0 到 \2 之间的整数"),
+        (r"seed (.+) is not a whole number: choose one from 0 to (\d+)", r"种子 \1 不是整数：请填 0 到 \2 之间的整数"),
+        (r"(\d+) voices are kept already.*", r"已保存 \1 个声音：请先删除一个"),
+        # The clip
+        (r"(.+) is not audio that can be read: .*", r"\1 不是可以读取的音频：请转换为 wav、flac、mp3 或 m4a 后重试"),
+        (r"(.+) is a Git LFS pointer.*", r"\1 只是 Git LFS 指针，不是音频本身：请下载真正的文件"),
+        (r"(.+) holds only zero bytes.*", r"\1 全为零字节，上传或下载失败：请重新获取文件"),
+        (r"(.+) holds no sound: .*", r"\1 没有声音内容：请转换为 wav、flac、mp3 或 m4a 后重试"),
+        (r"(.+) holds no samples.*", r"\1 没有采样：请重新录制"),
+        (r"(.+) has (\d+) MB, at most (\d+) MB .*", r"\1 有 \2 MB，最多读取 \3 MB：请截取 3–10 秒"),
+        (r"(.+) claims .* which cannot be right.*", r"\1 标明的采样率或声道数不可能正确：请转换为 wav、flac、mp3 或 m4a 后重试"),
+        (r"(.+) cannot be read \((.*)\): choose another file", r"\1 无法读取（\2）：请换一个文件"),
+        (r"(.+) has sound in an unknown encoding.*", r"\1 的音频编码未知：请转换为 wav、flac、mp3 或 m4a 后重试"),
+        (r"(.+) is longer than (\d+) s, .*", r"\1 超过 \2 秒，无法读取这么长：请截取 3–10 秒"),
+        (r"the clip has ([\d.]+) s, at least ([\d.]+) s .*", r"音频长 \1 秒，至少需要 \2 秒：请录制更长的片段（3–10 秒最佳）"),
+        (r"the clip is ([\d.]+) s, at most (\d+) s .*", r"音频长 \1 秒，一次最多读取 \2 秒：请截短后重试"),
+        (r"the reference clip is ([\d.]+) s, at least ([\d.]+) s .*", r"参考音频长 \1 秒，至少需要 \2 秒：请录制更长的片段（3–10 秒最佳）"),
+        (r"the reference clip is ([\d.]+) s, at most ([\d.]+) s .*", r"参考音频长 \1 秒，最多读取 \2 秒：请截短后重试"),
+        (r"the source clip is ([\d.]+) s, at least ([\d.]+) s .*", r"要转换的录音长 \1 秒，至少需要 \2 秒：请录制更长的片段"),
+        (r"(.+) is not a usable voice \((.*)\).*", r"\1 不是可用的声音（\2）：请用原音频重新保存"),
+        (r"(.+): (\d+%) of its samples are no numbers.*", r"\1 有 \2 的采样不是数值：请重新导出"),
+        (r"(.+) holds samples that are no numbers; they were silenced", r"\1 含有不是数值的采样，已置为静音"),
+        (r"(.+) is no audio: .*", r"\1 不是音频：请给出文件"),
+        (r"the clip ends inside a word: it was cut at the pause before", "音频结尾处话未说完，已截到之前的停顿处"),
+        (r"the reference is (quiet|loud): the audio's level was changed by (\S+) dB", r"参考音频音量不合适，输出已调整 \2 dB"),
+        (r"the reference speaks (\w+) and the text is (\w+): .*", r"参考音频是@1，文本是@2，可能带口音：“跨语种克隆”口音较轻，用与文本同语言的参考音频最好"),
+        (r"zh", "中文"), (r"en", "英文"), (r"ja", "日文"), (r"ko", "韩文"), (r"yue", "粤语"),
         (r"This is the untrained miniature.*", "这是未训练的迷你模型：权重随机，只会发出噪声。要合成语音请下载模型：./run.sh fetch v3"),
         (r"numbers were read by built-in rules.*", "数字由内置规则朗读：安装 wetext 效果更好"),
         (r"the addresses behind links are not spoken", "链接背后的地址不朗读"),
@@ -88,6 +156,7 @@ PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
         (r"the channels cancel each other.*", "声道反相互相抵消，仅使用最响的声道"),
         (r"a constant offset was removed", "已去除直流偏移"),
         (r"the level exceeded full scale.*", "电平超过满幅，已降低"),
+        (r"(.+): choose an audio file", r"\1 不是音频文件：请选择音频文件"),
         (r"(.+) is damaged or cut off: the ([\d.]+) s .*", r"\1 已损坏或不完整：使用可读取的 \2 秒"),
         (r"(.+) is not a usable voice file \((.*)\).*", r"\1 不是可用的声音文件（\2）：请用原音频重新保存"),
         (r"(.+) was made with .*, the loaded model is .*", r"\1 由另一模型生成：请用当前模型重新保存"),
@@ -119,11 +188,11 @@ def note_words(note: str, lang: str) -> str:
 def _by_pattern(text: str) -> str | None:
     for pattern, chinese in PATTERNS:
         if match := pattern.fullmatch(text):
-            words = match.expand(chinese)
-            if match.lastindex and chinese.endswith(r"\3"):  # what follows is a reason of its own
-                reason = match[3]
-                words = words.removesuffix(reason) + (_by_pattern(reason) or reason)
-            if match.lastindex == 1 and chinese.endswith(r"：\1") and "自动识别" in chinese:
-                words = words.removesuffix(match[1]) + (_by_pattern(match[1]) or match[1])
-            return words
+            return REFERENCE.sub(lambda at, m=match: _filled(m, at[0]), chinese)
     return None
+
+
+def _filled(match: re.Match, place: str) -> str:
+    """What stands for `\\1` (as it is) or `@1` (a sentence of its own) in the Chinese of a pattern."""
+    value = match[int(place[1])]
+    return (_by_pattern(value) or value) if place[0] == "@" else value

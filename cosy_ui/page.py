@@ -14,6 +14,9 @@ from cosy_engine import Engine
 from cosy_engine.audio.transcribe import Transcriber
 from cosy_ui import cards
 from cosy_ui.clone_tab import CloneTab
+from cosy_ui.compare_handlers import SHORT_CHARS, SHORT_VARIANTS, CompareHandlers
+from cosy_ui.compare_routes import add_compare_routes
+from cosy_ui.compare_tab import CompareTab
 from cosy_ui.endpoints import Endpoints, add_endpoints
 from cosy_ui.entrance import Page, owner_of
 from cosy_ui.file_routes import add_file_routes
@@ -47,6 +50,7 @@ def build_page(
     hls = shutil.which("ffmpeg") is not None  # Gradio's own streaming needs it
     handlers = Handlers(engine, jobs, sessions, transcriber=transcriber, shared=shared, hls=hls)
     voices = VoiceHandlers(engine, sessions, handlers.clips, shared)
+    comparing = CompareHandlers(handlers, sessions.comparisons)
     words = i18n()
     with Page(title="Clone a voice", analytics_enabled=False, delete_cache=(600, 3600)) as page:
         head = gr.HTML(apply_default_css=False, elem_id="head")
@@ -55,8 +59,11 @@ def build_page(
                 clone = CloneTab(handlers, words, example_clips(examples))
             with gr.Tab(words("tab_voices"), id="voices", elem_id="tab-voices"):
                 library = VoicesTab(words, shared)
+            with gr.Tab(words("tab_compare"), id="compare", elem_id="tab-compare"):
+                compare = CompareTab(comparing, words)
         clone.wire(handlers)
         library.wire(voices, clone, tabs)
+        compare.wire(comparing, clone)
         add_endpoints(Endpoints(engine, sessions, shared))
 
         def arrive(request: gr.Request) -> tuple[Any, ...]:
@@ -73,6 +80,10 @@ def build_page(
                 transcribe_note(handlers.transcriber, lang),
                 unavailable_note(engine, lang),
                 cards.mode_hint("zero_shot", lang),
+                short_note(shared, lang),
+                unavailable_note(engine, lang),
+                cards.status(say("cmp_idle", lang), kind="idle"),
+                f'<p class="empty">{say("cmp_empty", lang)}</p>',
             )
 
         page.load(
@@ -80,12 +91,13 @@ def build_page(
             None,
             [head, clone.marks, clone.facts, clone.status, clone.card, clone.history, library.listed, clone.voice,
              clone.transcribe_why, clone.cannot,
-                clone.mode_hint],
+                clone.mode_hint, compare.short, compare.cannot, compare.status, compare.results],
             queue=False,
             api_visibility="private",
         )  # fmt: skip
         page.load(None, None, clone.player, js="() => window.cosyPlayer.kind()", api_visibility="private")
         page.unload(handlers.leave)
+        page.unload(comparing.leave)
     page.queue(max_size=engine.config.queue, default_concurrency_limit=8)
     return page
 
@@ -95,14 +107,17 @@ def add_routes(app: Any, engine: Engine, jobs: JobTable, sessions: Sessions, sha
     add_sound_route(app, jobs)
     add_file_routes(app, sessions, engine.voices.model_key)
     add_speech_api(app, engine, jobs, sessions, shared)
+    add_compare_routes(app, sessions.comparisons)
 
 
 def launch_options(engine: Engine) -> dict:
     """What `Blocks.launch` needs for this page."""
     cannot = {name: [why, note_words(why, "zh")] for name, why in engine.unavailable.items()}
     facts = f"window.cosyRate = {engine.spec.mel.rate_hz}; window.cosyCannot = {json.dumps(cannot)};"
-    scripts = "".join((ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("player.js", "page.js"))
-    style = (ASSETS / "page" / "page.css").read_text(encoding="utf-8")
+    scripts = "".join(
+        (ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("player.js", "page.js", "compare.js")
+    )
+    style = "".join((ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("page.css", "compare.css"))
     return {
         "head": f"<link rel='icon' href='{ICON}'><style>{style}</style><script>{facts}\n{scripts}</script>",  # css= would rewrite every selector
         "theme": gr.themes.Default(
@@ -115,6 +130,11 @@ def launch_options(engine: Engine) -> dict:
         "show_error": False,
         "footer_links": ["api"],
     }  # fmt: skip
+
+
+def short_note(shared: bool, lang: str) -> str:
+    """What strangers may compare."""
+    return cards.note(say("cmp_short", lang, variants=SHORT_VARIANTS, chars=SHORT_CHARS)) if shared else ""
 
 
 def example_clips(folder: Path) -> list[list[str]]:

@@ -16,6 +16,7 @@ from cosy_engine import Report, Request, Voice
 from cosy_engine.audio.voice import MAX_NAME_CHARS, load_voice
 from cosy_engine.errors import ReferenceUnreadable, SettingInvalid
 from cosy_ui.audio_files import encode, safe_name
+from cosy_ui.compare_table import CompareTable
 
 MAX_TAKES, MAX_TAKE_BYTES = 50, 128 * 2**20  # of one page; the oldest go first
 MAX_VOICES = 50
@@ -97,6 +98,7 @@ class Sessions:
         self._open: OrderedDict[str, Session] = OrderedDict()  # used last comes last
         self._lock = threading.Lock()
         self._clock = clock
+        self.comparisons = CompareTable()
 
     # Takes
 

@@ -7,6 +7,8 @@ from typing import Any
 
 import gradio as gr
 
+from cosy_ui.lab_words import LAB_WORDS
+
 WORDS: dict[str, tuple[str, str]] = {
     # The clone tab, top to bottom
     "title": ("Clone a voice", "声音克隆"),
@@ -232,7 +234,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "voice_api": ("API id", "API 标识"),
     "loaded": ("{name} on {device}", "{name}，运行于 {device}"),
     "numbers_by": ("numbers read by {backend}", "数字由 {backend} 朗读"),
-}
+} | LAB_WORDS
 
 
 def i18n() -> gr.I18n:

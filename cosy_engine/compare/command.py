@@ -79,17 +79,15 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
-    from cosy_engine.bench import machine
     from cosy_engine.compare.record import as_data
     from cosy_engine.compare.run import ALL_VARIANTS, Comparison, Variant
-    from cosy_engine.health.gather import cpu_name
 
     chosen = None if arguments.variants == "all" else [Variant.parse(text) for text in arguments.variants.split(",")]
     baseline = Variant.parse(arguments.baseline) if arguments.baseline else None
     subject, close = _subject(arguments)
     try:
         variants = chosen or [v for v in ALL_VARIANTS if not {v.tier, v.precision} & set(subject.unavailable)]
-        facts = machine(subject.device) | {"cpu": cpu_name()}
+        facts, predicted = machine_facts(subject)
         comparison = Comparison(
             subject, variants, baseline=baseline, runs=arguments.runs, warm_ups=arguments.warm_ups
         )  # fmt: skip
@@ -103,7 +101,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
                 raise
             print("stopped: what was measured so far is kept", file=sys.stderr)
             comparison.stop()
-        data = as_data(comparison, facts, versions())
+        data = as_data(comparison, facts, versions(), predicted)
     finally:
         close()
     print(table(data), file=sys.stderr)
@@ -145,6 +143,26 @@ def _subject(arguments: argparse.Namespace) -> tuple[Any, Any]:
         raise
 
 
+def machine_facts(subject: Any) -> tuple[dict[str, Any], dict[tuple[str, str], float]]:
+    """(what the figures are measured on, (tier, precision) -> predicted ms per token; {} for other than published sizes)."""
+    from cosy_engine.bench import machine
+    from cosy_engine.build import DTYPES
+    from cosy_engine.health.cost import LAYERS
+    from cosy_engine.health.doctor import predictions
+    from cosy_engine.health.facts import Facts
+    from cosy_engine.health.gather import cpu_name
+    from cosy_engine.health.measure import product_bandwidth
+
+    facts = machine(subject.device) | {"cpu": cpu_name()}
+    if subject.spec.llm.layers != LAYERS:
+        return facts, {}
+    on_gpu = subject.device.type == "cuda"
+    products = {} if on_gpu else {name: product_bandwidth(subject.device, DTYPES[name]) for name in ("fp32", "bf16")}
+    known = Facts(gpu=facts["device"] if on_gpu else None, launch_us=facts["launch_us"],
+                  copy_bytes_s=1e12 * facts["copy_tb_s"], product_bytes_s=products)  # fmt: skip
+    return facts, predictions(known)
+
+
 def versions() -> dict[str, str]:
     """What the figures depend on, besides the machine."""
     import platform
@@ -173,7 +191,8 @@ def table(data: dict[str, Any]) -> str:
         parts = [f"first audio {row['first_audio_ms'][0]:.0f} ms", f"RTF {row['rtf'][0]:.4f}"]
         if row["ms_per_token"]:
             ratio = f" (x{row['floor_ratio']:.1f} of the floor)" if row["floor_ratio"] else ""
-            parts.append(f"{row['ms_per_token'][0]:.3f} ms per token{ratio}")
+            told = f", predicted {row['predicted_ms']:.2f}" if row["predicted_ms"] else ""
+            parts.append(f"{row['ms_per_token'][0]:.3f} ms per token{ratio}{told}")
         parts.append(", ".join(f"{stage} {ms:.0f}" for stage, ms in row["stages_ms"].items()) + " ms")
         if like := row["likeness"]:
             parts.append(f"{like['tokens_equal']} of {like['base_tokens']} tokens equal")

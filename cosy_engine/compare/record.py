@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import pairwise
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,8 +24,14 @@ SKETCH_BINS, SKETCH_COLUMNS = 40, 120  # of the mel that travels in the JSON, fo
 LOUDEST_DB, QUIETEST_DB = 15.0, -65.0  # of the flow's mel; what is drawn white and black
 
 
-def as_data(comparison: Comparison, machine: dict[str, Any], versions: dict[str, str]) -> dict[str, Any]:
-    """Plain data. Milliseconds are [median, spread] over n runs; memory_gb as in Outcome."""
+def as_data(
+    comparison: Comparison,
+    machine: dict[str, Any],
+    versions: dict[str, str],
+    predicted: Mapping[tuple[str, str], float] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """Plain data. Milliseconds are [median, spread] over n runs; memory_gb as in Outcome; predicted: (tier, precision) ->
+    ms per token by the doctor's cost model."""
     subject = comparison.subject
     longest = max((len(o.samples) for o in comparison.finished), default=0)
     return {
@@ -35,11 +43,11 @@ def as_data(comparison: Comparison, machine: dict[str, Any], versions: dict[str,
         "baseline": comparison.baseline.id,
         "runs": comparison.runs,
         "warm_ups": comparison.warm_ups,
-        "variants": [_row(o, longest, subject.spec.mel) for o in comparison.outcomes.values()],
+        "variants": [_row(o, longest, subject.spec.mel, predicted) for o in comparison.outcomes.values()],
     }
 
 
-def _row(outcome: Outcome, longest: int, spec: MelSpec) -> dict[str, Any]:
+def _row(outcome: Outcome, longest: int, spec: MelSpec, predicted: Mapping[tuple[str, str], float]) -> dict[str, Any]:
     variant = outcome.variant
     row: dict[str, Any] = {"id": variant.id} | asdict(variant) | {"runs": len(outcome.runs), "error": outcome.error}
     if not outcome.runs:
@@ -49,6 +57,7 @@ def _row(outcome: Outcome, longest: int, spec: MelSpec) -> dict[str, Any]:
         "first_audio_ms": _rounded(outcome.first_ms),
         "rtf": _rounded(outcome.rtf, 5),
         "ms_per_token": _rounded(outcome.token_ms) if outcome.token_ms else None,
+        "predicted_ms": round(told, 3) if (told := predicted.get((variant.tier, variant.precision))) else None,
         "floor_ms": round(outcome.floor_ms, 4),
         "floor_ratio": round(outcome.floor_ratio, 2) if outcome.floor_ratio else None,
         "stages_ms": {stage: round(ms, 3) for stage, ms in outcome.stages_ms().items()},
