@@ -25,6 +25,7 @@ from cosy_ui.messages import CODES, INTERNAL, error_words, note_words
 from cosy_ui.sessions import GRACE_S, IDLE_S, MAX_TAKES, MAX_VOICES, Sessions, shared_voices
 from cosy_ui.words import WORDS, language, say
 from tests.test_engine import speechlike
+from tests.ui.engine_words import sentences
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
 
@@ -46,6 +47,24 @@ def test_no_word_is_left_over():
     used = "".join(file.read_text(encoding="utf-8") for file in Path("cosy_ui").glob("*.py") if file.name != "words.py")
     made = {*MODES, *TIERS, *(f"hint_{mode}" for mode in MODES), *(f"v_{code}" for code in VERDICTS)}
     assert [key for key in WORDS if key not in made and f'"{key}"' not in used and f"'{key}'" not in used] == []
+
+
+def test_every_sentence_of_the_engine_reaches_the_page_in_chinese():
+    """Read out of its source, so that a new message without its Chinese fails here."""
+
+    def chinese(kind, words):
+        if kind is None:
+            return note_words(words, "zh")
+        return error_words(kind(words, "reference") if kind is errors.InputMissing else kind(words), "zh")
+
+    def known(kind, words):  # a sentence that no pattern knows comes back in brackets
+        return CHINESE.search(chinese(kind, words)) and f"（{words}）" not in chinese(kind, words)
+
+    said = list(sentences())
+    missing = [
+        (where, samples[0]) for where, kind, samples in said if not any(all(known(kind, w) for w in ways) for ways in samples if ways)
+    ]  # fmt: skip
+    assert len(said) > 80 and missing == []
 
 
 def test_every_error_of_the_engine_speaks_chinese():
