@@ -27,6 +27,7 @@ from cosy_engine.build import (
     exact_fp32,
     row_bucket,
     unavailable_here,
+    warm_up_report,
 )
 from cosy_engine.flow import build_flow
 from cosy_engine.health.measure import copy_bandwidth, launch_microseconds, wait
@@ -54,7 +55,11 @@ class Timing:
 
 @dataclass
 class Result:
-    """One configuration. decode: rows -> a step. flow, vocoder: seconds of speech -> time. error: why it did not run."""
+    """One configuration. decode: rows -> a step. flow, vocoder: seconds of speech -> time. error: why it did not run.
+
+    warm_up: what the graphs of each stage cost. weights_gb: allocated before anything runs, decode batch included. peak_gb: allocated
+    at most. taken_gb: of the device, by all that runs on it, driver and libraries included.
+    """
 
     precision: str
     tier: str
@@ -67,7 +72,10 @@ class Result:
     rtf: float = 0.0
     warm_up_s: float = 0.0
     graphs: int = 0
+    warm_up: str = ""
+    weights_gb: float = 0.0
     peak_gb: float = 0.0
+    taken_gb: float = 0.0
     error: str = ""
 
 
@@ -103,7 +111,10 @@ class Bench:
     def __init__(self, spec: ModelSpec, models: Models, rows: Iterable[int], runs: int = 5):
         self.spec, self.device, self.runs = spec, models.lm.device, runs
         self.rows = sorted(set(rows))
-        self.shelf = StageShelf(models, row_bucket(max(self.rows)), available_tiers(self.device))
+        if self.device.type == "cuda":  # as an engine keeps them
+            models = models.to(torch.device("cpu"))
+            torch.cuda.empty_cache()
+        self.shelf = StageShelf(models, row_bucket(max(self.rows)), available_tiers(self.device), self.device)
         draw = torch.Generator().manual_seed(1)
         codes = spec.llm.speech_tokens
         self.voice = Voice(
@@ -124,17 +135,22 @@ class Bench:
             torch.cuda.reset_peak_memory_stats()
         try:
             stages = self.shelf.at(precision, tier)
+            if self.device.type == "cuda":
+                result.weights_gb = torch.cuda.memory_allocated() / 1e9
             began = time.perf_counter()
             for chore in self.shelf.chores(precision, tier):
                 chore()
-                result.graphs += 1
             result.warm_up_s = time.perf_counter() - began
+            captured = self.shelf.captured(precision, tier)
+            result.graphs, result.warm_up = len(captured), warm_up_report(captured)
             for part in parts:
                 getattr(self, f"_{part}")(stages, result)
         except Exception as error:  # one configuration that cannot run must not lose the others' figures
             result.error = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         if self.device.type == "cuda":
             result.peak_gb = torch.cuda.max_memory_allocated() / 1e9
+            free, total = torch.cuda.mem_get_info(self.device)
+            result.taken_gb = (total - free) / 1e9
         return result
 
     # ---- parts
@@ -284,9 +300,9 @@ def table(results: list[Result]) -> str:
         if r.whole:
             parts.append(f"RTF of 10 s {r.rtf:.4f}")
         if r.peak_gb:
-            parts.append(f"peak {r.peak_gb:.2f} GB")
+            parts.append(f"weights {r.weights_gb:.2f} GB, peak {r.peak_gb:.2f} GB, taken {r.taken_gb:.2f} GB")
         if r.graphs:
-            parts.append(f"{r.graphs} graphs in {r.warm_up_s:.1f} s")
+            parts.append(f"{r.graphs} graphs in {r.warm_up_s:.1f} s ({r.warm_up})")
         lines.append(f"{name}: " + "; ".join(parts))
     return "\n".join(lines)
 

@@ -21,6 +21,7 @@ from cosy_engine.accel.decode_fused import FusedStep
 from cosy_engine.accel.decode_graph import GraphDecode
 from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.accel.flow_graph import GraphFlow
+from cosy_engine.accel.graphs import Captured, Pool
 from cosy_engine.accel.prefill_graph import GraphPrefill
 from cosy_engine.accel.vocoder_graph import GraphVocoder
 from cosy_engine.audio.speaker_encoder import SpeakerEncoder
@@ -84,7 +85,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
         speech_tokens=release.spec.llm.speech_tokens,
     )
     tiers = available_tiers(device, release.spec.llm)
-    shelf = StageShelf(load_models(release, device), row_bucket(config.slots), tiers)
+    shelf = StageShelf(load_models(release, torch.device("cpu")), row_bucket(config.slots), tiers, device)
     engine = Engine(
         spec=release.spec,
         name=release.name,
@@ -137,21 +138,24 @@ def model_key(release: Release) -> str:
 
 
 class StageShelf:
-    """The model at each precision and tier: fp32 is read from the files, the others are made when first asked for.
+    """The model at each precision and tier, made when first asked for from the fp32 networks that were read from the files.
 
-    Tiers of one precision share its weights; each has its own decode batch.
+    Those stay where they are (on the CPU, for an engine), so that a GPU holds only precisions in use. Tiers of one precision
+    share its weights; each has its own decode batch.
     """
 
-    def __init__(self, models: Models, rows: int, tiers: tuple[str, ...]):
+    def __init__(self, models: Models, rows: int, tiers: tuple[str, ...], device: torch.device | None = None):
         self.rows, self.tiers = rows, tiers
         self._lock = threading.RLock()
-        self._models = {"fp32": models}
+        self._read, self.device = models, device or models.lm.device
+        self._models: dict[str, Models] = {}
         self._ready: dict[tuple[str, str], Stages] = {}
 
     def models(self, precision: str) -> Models:
         with self._lock:
             if precision not in self._models:
-                self._models[precision] = self._models["fp32"].at(precision)
+                as_read = precision == "fp32" and self.device == self._read.lm.device
+                self._models[precision] = self._read if as_read else self._read.at(precision, self.device)
             return self._models[precision]
 
     def at(self, precision: str, tier: str) -> Stages:
@@ -162,11 +166,31 @@ class StageShelf:
             return self._ready[key]
 
     def chores(self, precision: str, tier: str) -> Iterator[Callable[[], None]]:
-        """The work of warming up, in pieces that the worker does between requests."""
+        """The work of warming up, in pieces that the worker does between requests; the last one logs what it cost."""
+        captured = self._captured_parts(precision, tier)
+        for part in captured:
+            yield from part.captures()
+        if captured:
+            yield lambda: log.info("warm (%s, %s): %s", precision, tier, warm_up_report(self.captured(precision, tier)))
+
+    def captured(self, precision: str, tier: str) -> list[Captured]:
+        """What each graph cost that is there."""
+        return [cost for part in self._captured_parts(precision, tier) for cost in part.captured]
+
+    def _captured_parts(self, precision: str, tier: str) -> list[GraphDecode | GraphPrefill | GraphFlow | GraphVocoder]:
         stages = self.at(precision, tier)
-        for part in (stages.pool.step, stages.pool.prefill, stages.flow, stages.vocoder):
-            if isinstance(part, GraphDecode | GraphPrefill | GraphFlow | GraphVocoder):
-                yield from part.captures()
+        parts = (stages.pool.step, stages.pool.prefill, stages.flow, stages.vocoder)
+        return [part for part in parts if isinstance(part, GraphDecode | GraphPrefill | GraphFlow | GraphVocoder)]
+
+
+def warm_up_report(captured: list[Captured]) -> str:
+    """One line: graphs, seconds and bytes of each stage."""
+    lines = []
+    for stage in dict.fromkeys(cost.name.split()[0] for cost in captured):
+        own = [cost for cost in captured if cost.name.split()[0] == stage]
+        seconds, size = sum(cost.seconds for cost in own), sum(cost.bytes for cost in own)
+        lines.append(f"{stage} {len(own)} graphs, {seconds:.1f} s, {size / 1e6:.0f} MB")
+    return "; ".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +206,22 @@ class Models:
         """Fuses weights in place: once for all tiers."""
         return TorchStep(self.lm, ROW_POSITIONS)
 
-    def at(self, precision: str) -> Models:
-        """A copy for inference with matrix weights in another precision."""
-        lm, flow, vocoder = (copy.deepcopy(m) for m in (self.lm, self.flow, self.vocoder))
+    def at(self, precision: str, device: torch.device | None = None) -> Models:
+        """A copy for inference with matrix weights in another precision, on another device if one is given."""
+        device = device or self.lm.device
+        lm, flow, vocoder = (copy.deepcopy(net) for net in (self.lm, self.flow, self.vocoder))
         flow.drop_time_weights()
-        return Models(*(m.set_precision(DTYPES[precision]) for m in (lm, flow, vocoder)))
+        nets = [net.set_precision(DTYPES[precision]).to(device) for net in (lm, flow, vocoder)]
+        flow.noise(0, 1)  # the first request does not wait for these tables
+        if vocoder.causal:
+            vocoder.noise_rows(None, 0, 1)
+        return Models(*nets)
+
+    def to(self, device: torch.device) -> Models:
+        """The same networks, moved."""
+        for net in (self.lm, self.flow, self.vocoder):
+            net.to(device)
+        return self
 
     @classmethod
     def ready(cls, lm: SpeechLM, flow: Any, vocoder: Any, device: torch.device) -> Models:
@@ -221,13 +256,16 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
     flow, vocoder = models.flow, models.vocoder
     if tier != "eager":
         plain = models.torch_step
-        pool.step = GraphDecode(plain, pool.state, rows)
-        pool.prefill = GraphPrefill(plain, pool.state)
+        speech, sound = Pool(), Pool()  # decoding overlaps with rendering; within each nothing overlaps
+        pool.step = GraphDecode(plain, pool.state, rows, pool=speech)
+        pool.prefill = GraphPrefill(plain, pool.state, pool=speech)
+        flow_ops = vocoder_ops = None
         if tier == "fused":
             step = FusedStep(plain)
-            pool.step = GraphDecode(step, pool.state, rows, plain, any_context=True, pieces=step.pieces)
-        flow_ops, vocoder_ops = between_products(precision) if tier == "fused" else (None, None)
-        flow, vocoder = GraphFlow(flow, ops=flow_ops), GraphVocoder(vocoder, ops=vocoder_ops)
+            pool.step = GraphDecode(step, pool.state, rows, plain, any_context=True, pieces=step.pieces, pool=speech)
+            flow_ops, vocoder_ops = between_products(precision)
+        flow = GraphFlow(flow, ops=flow_ops, pool=sound)
+        vocoder = GraphVocoder(vocoder, ops=vocoder_ops, pool=sound)
     return Stages(
         lm=lm,
         pool=pool,

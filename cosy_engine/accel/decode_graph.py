@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import torch
 
 from cosy_engine.accel.buckets import CONTEXTS, ROWS, round_up
-from cosy_engine.accel.graphs import Captured, Graph
+from cosy_engine.accel.graphs import Captured, Graph, Pool
 
 # What a step moves; saved and put back around a capture, whose warm-up really runs. Cached keys and values need no
 # saving: a step writes one position that the next real step writes again.
@@ -19,7 +19,8 @@ class GraphDecode:
     """Callable like DecodePool's `step`. `captures()` lists the work of warming up; each item is one capture.
 
     plain: what runs where no captured bucket fits, None is `step` itself. any_context: `step` reads lengths on the
-    device, so one bucket serves all. pieces: (state, rows) -> what is to be done before a bucket's captures.
+    device, so one bucket serves all. pieces: (state, rows) -> what is to be done before a bucket's captures. pool: shared with what
+    never runs at the same time.
     """
 
     def __init__(
@@ -30,12 +31,14 @@ class GraphDecode:
         plain: Callable[[object, int, int], None] | None = None,
         any_context: bool = False,
         pieces: Callable[[object, int], Iterable[Callable[[], object]]] = lambda state, rows: (),
+        pool: Pool | None = None,
     ):
         self.step, self.plain, self.pieces, self.state = step, plain or step, pieces, state
         self.rows = [bucket for bucket in ROWS if bucket <= rows]
         capacity = state.cache.capacity
         buckets = [] if any_context else [bucket for bucket in CONTEXTS if bucket < capacity]
         self.contexts = buckets or [capacity]
+        self.pool = pool or Pool()
         self.graphs: dict[tuple[int, int], Graph] = {}
         self.replays = 0
         self.captured: list[Captured] = []
@@ -63,8 +66,7 @@ class GraphDecode:
         began, before = time.perf_counter(), torch.cuda.memory_reserved()
         tensors = [getattr(self.state, name) for name in MOVED] + [self.state.cache.length]
         kept = [tensor.clone() for tensor in tensors]
-        share = next(iter(self.graphs.values()), None)
-        graph = Graph(lambda: self.step(self.state, rows, context), share)
+        graph = Graph(lambda: self.step(self.state, rows, context), self.pool)
         for tensor, old in zip(tensors, kept, strict=True):
             tensor.copy_(old)
         torch.cuda.synchronize()

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cosy_engine.accel.buckets import round_up
 from cosy_engine.accel.flow_lean import PlainOps, lean
-from cosy_engine.accel.graphs import Captured, Graph
+from cosy_engine.accel.graphs import Captured, Graph, Pool
 from cosy_engine.stages import FlowPrompt
 
 # 50 frames a second, prompt included; multiples of 8, which attention kernels want of a mask's rows.
@@ -110,13 +110,20 @@ class GraphFlow:
     """A FlowDecoder over a Flow.
 
     ops: what runs between the products (flow_lean.PlainOps or flow_kernels.FlowKernels). capture_graph: makes a callable
-    of a SolverStart or a SolverStep; Graph on a GPU.
+    of a SolverStart or a SolverStep; Graph on a GPU. pool: shared with what never runs at the same time.
     """
 
-    def __init__(self, flow, buckets: tuple[int, ...] = FRAMES, capture_graph: Callable = Graph, ops=None):
+    def __init__(
+        self,
+        flow,
+        buckets: tuple[int, ...] = FRAMES,
+        capture_graph: Callable = Graph,
+        ops=None,
+        pool: Pool | None = None,
+    ):
         self.flow, self.spec, self.buckets = flow, flow.spec, buckets
         self.ops = ops or PlainOps()
-        self._capture_graph = capture_graph
+        self._capture_graph, self._pool = capture_graph, pool or Pool()
         self._estimator = None
         self._steps: dict[int, tuple[SolverStart, Callable[[], object], Callable[[], object]]] = {}
         self.replays = 0
@@ -138,10 +145,9 @@ class GraphFlow:
         if self._estimator is None:
             self._estimator = lean(self.flow.decoder.estimator, self.ops)
         step = SolverStep(self.flow.decoder, frames, self.spec.mel_bins, device, self._estimator)
-        share = next((graph for _, _, graph in self._steps.values()), None)
         start = SolverStart(self.flow, step)
-        graph = self._capture_graph(step, share)
-        self._steps[frames] = start, self._capture_graph(start, share or graph), graph
+        graphs = [self._capture_graph(part, self._pool) for part in (start, step)]
+        self._steps[frames] = start, *graphs
         taken = torch.cuda.memory_reserved() - before if cuda else 0
         self.captured.append(Captured(f"flow {frames} frames", time.perf_counter() - began, taken))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,15 +18,23 @@ class Captured:
     bytes: int
 
 
+class Pool:
+    """Memory for graphs that never run at the same time: they use the same bytes."""
+
+    @functools.cached_property
+    def handle(self) -> tuple[int, int]:
+        return torch.cuda.graph_pool_handle()
+
+
 class Graph:
     """A function of no arguments, captured once and replayed by calling.
 
     Three things bite: what it writes is overwritten by the next call (clone to keep); the function really runs while
     warming up (restore any state that it advances); shapes and addresses are fixed. Capture and replay belong to one
-    thread. `share` graphs never run at the same time, so they use one memory pool.
+    thread. pool: where its memory comes from; None is a pool of its own.
     """
 
-    def __init__(self, fn: Callable[[], object], share: Graph | None = None, warm_runs: int = 2):
+    def __init__(self, fn: Callable[[], object], pool: Pool | None = None, warm_runs: int = 2):
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -33,9 +42,8 @@ class Graph:
                 fn()
         torch.cuda.current_stream().wait_stream(side)
         self._graph = torch.cuda.CUDAGraph()
-        pool = share._graph.pool() if share is not None else None
         # thread_local: other threads may use the device (the ONNX front end does) while this one captures.
-        with torch.cuda.graph(self._graph, pool=pool, stream=side, capture_error_mode="thread_local"):
+        with torch.cuda.graph(self._graph, pool=pool and pool.handle, stream=side, capture_error_mode="thread_local"):
             self.output = fn()
 
     def __call__(self) -> object:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cosy_engine.accel.buckets import round_up
-from cosy_engine.accel.graphs import Captured, Graph
+from cosy_engine.accel.graphs import Captured, Graph, Pool
 
 LENGTHS = (64, 96, 128, 192, 256, 384, 512, 768, 1024)
 TEXT, SPEECH, MARK = range(3)
@@ -65,13 +65,20 @@ class PrefillStep:
 class GraphPrefill:
     """Callable like DecodePool's `prefill`: (row, plan) -> whether it was done. plain: the TorchStep whose weights are used.
 
-    capture_graph: makes a callable of a PrefillStep; Graph on a GPU.
+    capture_graph: makes a callable of a PrefillStep; Graph on a GPU. pool: shared with what never runs at the same time.
     """
 
-    def __init__(self, plain, state, lengths: tuple[int, ...] = LENGTHS, capture_graph: Callable = Graph):
+    def __init__(
+        self,
+        plain,
+        state,
+        lengths: tuple[int, ...] = LENGTHS,
+        capture_graph: Callable = Graph,
+        pool: Pool | None = None,
+    ):
         self.plain, self.state = plain, state
         self.lengths = tuple(length for length in lengths if length <= state.cache.capacity)
-        self._capture_graph = capture_graph
+        self._capture_graph, self._pool = capture_graph, pool or Pool()
         self._steps: dict[int, tuple[PrefillStep, Callable]] = {}
         self.replays = 0
         self.captured: list[Captured] = []
@@ -92,8 +99,7 @@ class GraphPrefill:
         step.packed[2 * length] = 1
         step.packed[2 * length + 1] = self.state.token.shape[0] - 1
         kept = self._row(-1)
-        share = next((graph for _, graph in self._steps.values()), None)
-        graph = self._capture_graph(step, share)
+        graph = self._capture_graph(step, self._pool)
         for tensor, old in kept:
             tensor.copy_(old)
         if cuda:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cosy_engine.accel.graphs import Captured, Graph
+from cosy_engine.accel.graphs import Captured, Graph, Pool
 from cosy_engine.accel.vocoder_lean import LeanHift, PlainOps
 from cosy_engine.vocoder.hift import Hift
 from cosy_engine.vocoder.source import DrawnNoise
@@ -110,13 +110,20 @@ class GraphVocoder:
     """A Vocoder over a Hift.
 
     ops: what runs between convolutions (vocoder_lean.PlainOps or vocoder_kernels.VocoderKernels). capture_graph: makes a callable
-    of a WindowStep; Graph on a GPU. An utterance that fits no captured window runs plainly.
+    of a WindowStep; Graph on a GPU. pool: shared with what never runs at the same time. An utterance that fits no captured window runs plainly.
     """
 
-    def __init__(self, net: Hift, sizes: tuple[int, ...] = WINDOWS, capture_graph: Callable = Graph, ops=None):
+    def __init__(
+        self,
+        net: Hift,
+        sizes: tuple[int, ...] = WINDOWS,
+        capture_graph: Callable = Graph,
+        ops=None,
+        pool: Pool | None = None,
+    ):
         self.net, self.spec, self.sizes, self.ops = net, net.spec, sizes, ops or PlainOps()
         self.edges = Edges.of(net.causal)
-        self._capture_graph = capture_graph
+        self._capture_graph, self._pool = capture_graph, pool or Pool()
         self._lean: LeanHift | None = None
         self._steps: dict[int, tuple[WindowStep, Callable]] = {}
         self.replays = 0
@@ -136,8 +143,7 @@ class GraphVocoder:
         began, before = time.perf_counter(), torch.cuda.memory_reserved() if cuda else 0
         self._lean = self._lean or LeanHift(self.net, self.ops)
         step = WindowStep(self._lean, frames)
-        share = next((graph for _, graph in self._steps.values()), None)
-        self._steps[frames] = step, self._capture_graph(step, share)
+        self._steps[frames] = step, self._capture_graph(step, self._pool)
         taken = torch.cuda.memory_reserved() - before if cuda else 0
         self.captured.append(Captured(f"vocoder {frames} frames", time.perf_counter() - began, taken))
 
