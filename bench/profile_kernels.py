@@ -151,7 +151,7 @@ def micro(models, spec, options) -> Named:
     add = random(2, frames, width)
     for name, ops in tiers(options.precision, 0):
         yield f"{name}: gate, add, norm", lambda ops=ops: ops.add_norm(h, add, vector, vector, vector, 1e-6, half)
-        turn = torch.randn(2, frames, 32, device=device)
+        turn = ops.turns(*torch.randn(2, frames, 32, device=device))
         yield f"{name}: rotate", lambda ops=ops, turn=turn: ops.rotate(mixed, turn)
     if options.version == "v3":
         x1, w = random(2, frames, 1024), random(1024, 31, 64).transpose(1, 2)

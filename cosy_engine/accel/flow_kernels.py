@@ -191,11 +191,14 @@ class FlowKernels:
         )
         return out
 
-    def rotate(self, mixed: Tensor, turn: Tensor) -> None:
+    def turns(self, cos: Tensor, sin: Tensor) -> Tensor:
+        return torch.stack([cos, sin])
+
+    def rotate(self, mixed: Tensor, turns: Tensor) -> None:
         batch, frames, _, heads, width = mixed.shape
         rows = batch * frames
         rotate_first[(triton.cdiv(rows, 16), 2)](
-            mixed, turn[0], turn[1], rows, frames, 3 * heads * width, heads * width, HALF=width // 2, R=16
+            mixed, turns[0], turns[1], rows, frames, 3 * heads * width, heads * width, HALF=width // 2, R=16
         )
 
     def attention(self, mixed: Tensor, visible: Tensor) -> Tensor:

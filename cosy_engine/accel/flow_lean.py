@@ -44,10 +44,14 @@ class PlainOps:
         """mish(LN(x)) + add in dtype. x: (B, F, D). norm: its weight, bias and eps. add: (D,) or (B, F, D)."""
         return (F.mish(F.layer_norm(x.float(), x.shape[-1:], norm.weight, norm.bias, norm.eps)) + add).to(dtype)
 
-    def rotate(self, mixed: Tensor, turn: Tensor) -> None:
-        """Turn the first head of q and k in mixed (B, F, 3, H, D), in place. turn: (2, F, D / 2), cosines and sines."""
+    def turns(self, cos: Tensor, sin: Tensor) -> Tensor:
+        """The form in which `rotate` wants the angles of (F, D / 2) pairs."""
+        return torch.complex(cos, sin)[:, None]
+
+    def rotate(self, mixed: Tensor, turns: Tensor) -> None:
+        """Turn the first head of q and k in mixed (B, F, 3, H, D), in place."""
         first = mixed[:, :, :2, 0]
-        turned = torch.view_as_complex(first.float().unflatten(-1, (-1, 2))) * torch.complex(turn[0], turn[1])[:, None]
+        turned = torch.view_as_complex(first.float().unflatten(-1, (-1, 2))) * turns
         first.copy_(torch.view_as_real(turned).flatten(-2))
 
     def attention(self, mixed: Tensor, visible: Tensor) -> Tensor:
@@ -112,9 +116,9 @@ class LeanDiT:
         return table
 
     def turns(self, frames: int) -> Tensor:
-        """(2, F, head_dim / 2) cosines and sines of frames 0 .. F-1."""
+        """Rotations of frames 0 .. F-1."""
         if frames not in self._turns:
-            self._turns[frames] = torch.stack(self.dit.positions(0, frames))
+            self._turns[frames] = self.ops.turns(*self.dit.positions(0, frames))
         return self._turns[frames]
 
     def _embed(self, x: Tensor) -> Tensor:
