@@ -35,13 +35,21 @@ LARGEST_ONNX_BYTES = 700 * 2**20  # a second session of a larger file would take
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
-def examine(device: torch.device, model: Path | None, *, encoder: Any = None, **known: Any) -> Facts:
+def examine(
+    device: torch.device,
+    model: Path | None,
+    *,
+    encoder: Any = None,
+    on_device: Callable[[Callable[[], Any]], Any] = lambda work: work(),
+    **known: Any,
+) -> Facts:
     """All facts of this machine, in less than 20 s. encoder: the loaded audio.voice.VoiceEncoder, so that its networks are
-    not read again. known: facts that the caller has. What cannot be measured stays unknown; nothing is raised."""
+    not read again. on_device: does work on the thread that owns the device (a capture bears no other beside it). known:
+    facts that the caller has. What cannot be measured stays unknown; nothing is raised."""
     facts = gather(device, model, **known)
     found: dict[str, Any] = {}
     for name, question in (
-        ("stand_in", lambda: stand_in(device)),
+        ("stand_in", lambda: stand_in(device, on_device)),
         ("decode_s", decode_seconds),
         ("front_end_s", lambda: front_end_seconds(device, model, encoder)),
     ):
@@ -52,12 +60,17 @@ def examine(device: torch.device, model: Path | None, *, encoder: Any = None, **
     return replace(facts, **found)
 
 
-def stand_in(device: torch.device) -> dict[tuple[str, str], float]:
+def stand_in(
+    device: torch.device, on_device: Callable[[Callable[[], Any]], Any] = lambda work: work()
+) -> dict[tuple[str, str], float]:
     """(tier, precision) -> ms per token of the published size, from two models of few layers of that size: the step's
     fixed part, and a layer's time, times the layers."""
     found = {}
     for precision in ("fp32", "fp16") if device.type == "cuda" else ("fp32", "bf16"):
-        times = [_step_ms(device, layers, precision) for layers in (FEW, MORE)]
+        times = [
+            on_device(lambda layers=layers, precision=precision: _step_ms(device, layers, precision))
+            for layers in (FEW, MORE)
+        ]
         for tier in times[0]:
             layer = (times[1][tier] - times[0][tier]) / (MORE - FEW)
             found[tier, precision] = times[0][tier] + (LAYERS - FEW) * layer

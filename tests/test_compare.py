@@ -79,7 +79,7 @@ def test_forced_log_probs_are_those_of_decoding(compared):
     from cosy_engine.compare.likeness import forced_log_probs
 
     stages = comparison.subject.shelf.at("fp32", "eager")
-    lost = comparison._on_worker(lambda: forced_log_probs(stages, comparison.subject.job(False), other))
+    lost = comparison.subject.worker.call(lambda: forced_log_probs(stages, comparison.subject.job(False), other))
     assert base.log_probs.mean() > lost.mean()
 
 

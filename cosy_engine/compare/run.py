@@ -7,7 +7,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any, Protocol
@@ -280,7 +279,7 @@ class Comparison:
         while self.subject.warming() and not self.stopped.is_set():
             yield Step("waiting", 0, total)
             time.sleep(0.2)
-        self.copy_bytes_s = self._on_worker(lambda: copy_bandwidth(self.subject.device))
+        self.copy_bytes_s = self.subject.worker.call(lambda: copy_bandwidth(self.subject.device))
         for outcome in outcomes:
             yield Step("capturing", done, total, outcome.variant)
             self._guarded(outcome, self._capture)
@@ -320,11 +319,11 @@ class Comparison:
         """Make the variant's stages and its graphs, once for each tier and precision."""
         variant, shelf = outcome.variant, self.subject.shelf
         began = self._clock()
-        for chore in self._on_worker(lambda: list(shelf.chores(variant.precision, variant.tier))):
+        for chore in self.subject.worker.call(lambda: list(shelf.chores(variant.precision, variant.tier))):
             if self.stopped.is_set():
                 raise Cancelled("stopped")
             if not self._captured(variant):
-                self._on_worker(chore)
+                self.subject.worker.call(chore)
         outcome.capture_s = self._clock() - began
         stages = shelf.at(variant.precision, variant.tier)
         weights = [p.numel() * p.element_size() for name, p in stages.lm.named_parameters() if "embed" not in name]
@@ -408,22 +407,4 @@ class Comparison:
                 return outcome.log_probs
         stages = self.subject.shelf.at(variant.precision, variant.tier)
         job = self.subject.job(variant.stream)
-        return self._on_worker(lambda: forced_log_probs(stages, job, tokens))
-
-    def _on_worker(self, work: Callable[[], Any]) -> Any:
-        """Do something on the thread that owns the device; its result or error comes back."""
-        ready: Future = Future()
-
-        def piece() -> None:
-            try:
-                ready.set_result(work())
-            except Exception as error:
-                ready.set_exception(error)
-
-        self.subject.worker.add_chores([piece])
-        while True:
-            try:
-                return ready.result(timeout=1.0)
-            except TimeoutError:
-                if self.subject.worker.closing:
-                    raise Cancelled("the engine is closing") from None
+        return self.subject.worker.call(lambda: forced_log_probs(stages, job, tokens))

@@ -11,6 +11,8 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +32,7 @@ class Worker:
         self._waiting: deque[Session] = deque()
         self._running: dict[Session, _Turn] = {}
         self._chores: deque[Callable[[], None]] = deque()
+        self._calls: deque[Callable[[], None]] = deque()
         self.chores_total = 0
         self.steps = 0  # decode steps sent so far, of all pools
         self._closing = False
@@ -64,6 +67,29 @@ class Worker:
             self.chores_total += len(chores)
             self._changed.notify()
 
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Do something on the device's own thread, between two turns; its result or error comes back.
+
+        Raises: Busy: the engine is closing.
+        """
+        ready: Future = Future()
+
+        def piece() -> None:
+            try:
+                ready.set_result(work())
+            except Exception as error:
+                ready.set_exception(error)
+
+        with self._changed:
+            self._calls.append(piece)
+            self._changed.notify()
+        while True:
+            try:
+                return ready.result(timeout=0.5)
+            except FutureTimeout:
+                if self._closing:
+                    raise Busy("the engine is closing: no new work is taken") from None
+
     @property
     def chores_left(self) -> int:
         """Pieces of work not yet done."""
@@ -79,11 +105,6 @@ class Worker:
         with self._changed:
             pools = {turn.wants.pool for turn in self._running.values() if turn.wants is not None}
             return sum(pool.active for pool in pools)
-
-    @property
-    def closing(self) -> bool:
-        """Whether no more work is taken."""
-        return self._closing
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Cancel everything and end the thread."""
@@ -115,7 +136,7 @@ class Worker:
     def _turns(self) -> None:
         while True:
             with self._changed:
-                while not (ready := self._admit()) and not self._chores:
+                while not (ready := self._admit()) and not self._chores and not self._calls:
                     if self._closing and not self._running and not self._waiting:
                         return
                     self._changed.wait()
@@ -123,7 +144,9 @@ class Worker:
                     self._chores.clear()
             self._turn(ready)
             del ready  # while sleeping, this thread keeps no finished request alive
-            if self._chores:
+            if self._calls:
+                self._calls.popleft()()
+            elif self._chores:
                 self._chore()
 
     def _admit(self) -> list[Session]:

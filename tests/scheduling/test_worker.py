@@ -1,5 +1,6 @@
 """The worker outlives whatever a request does to it, and nobody waits for a dead one."""
 
+import threading
 import time
 
 import pytest
@@ -81,3 +82,16 @@ def test_the_worker_counts_rows_and_steps(worker):
     assert seconds_of(request) > 5
     assert seen[0] == 1 and worker.rows() == 0  # a chunk is rendered while its row is still being decoded
     assert worker.steps >= len(SPEECH) and request.spoken == [SPEECH]
+
+
+def test_work_for_the_device_is_done_on_its_thread_and_its_error_comes_back(worker):
+    assert worker.call(lambda: threading.current_thread().name) == "cosy-worker" != threading.current_thread().name
+    with pytest.raises(ZeroDivisionError):
+        worker.call(lambda: 1 / 0)
+    request = session()
+    worker.submit(request)
+    assert worker.call(lambda: 5) == 5 and worker.chores_total == 0
+    assert seconds_of(request) > 5
+    worker.close()
+    with pytest.raises(Busy):
+        worker.call(lambda: 5)
