@@ -34,6 +34,7 @@ ICON = (  # drawn here, so that the page asks for no file at the host's root
     "data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 16 16%22%3E%3Cpath "
     "d=%22M2 6v4M5 3v10M8 5v6M11 2v12M14 6v4%22 stroke=%22%236366f1%22 stroke-width=%221.6%22/%3E%3C/svg%3E"
 )
+UPLOAD_MB = 50
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 
@@ -113,7 +114,8 @@ def add_routes(app: Any, engine: Engine, jobs: JobTable, sessions: Sessions, sha
 def launch_options(engine: Engine) -> dict:
     """What `Blocks.launch` needs for this page."""
     cannot = {name: [why, note_words(why, "zh")] for name, why in engine.unavailable.items()}
-    facts = f"window.cosyRate = {engine.spec.mel.rate_hz}; window.cosyCannot = {json.dumps(cannot)};"
+    upload = {"mb": UPLOAD_MB, "words": [say("file_large", lang, name="{name}", mb=UPLOAD_MB) for lang in ("en", "zh")]}
+    facts = f"window.cosyRate = {engine.spec.mel.rate_hz}; window.cosyCannot = {json.dumps(cannot)}; window.cosyUpload = {json.dumps(upload)};"
     scripts = "".join(
         (ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("player.js", "page.js", "compare.js")
     )
@@ -125,7 +127,7 @@ def launch_options(engine: Engine) -> dict:
             font_mono=["ui-monospace", "Consolas", "monospace"],
         ),
         "i18n": i18n(),
-        "max_file_size": "50mb",
+        "max_file_size": f"{UPLOAD_MB}mb",
         "max_threads": engine.config.slots + engine.config.queue + 16,  # a waiting request holds a thread
         "show_error": False,
         "footer_links": ["api"],

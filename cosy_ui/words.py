@@ -85,6 +85,10 @@ WORDS: dict[str, tuple[str, str]] = {
         "该请求不属于任何打开的页面：请先打开页面，或使用接口 /clone。",
     ),
     # The clip's card
+    "file_large": (
+        "{name} is larger than {mb} MB: cut out 3 to 10 s of it, or save it as mp3.",
+        "{name} 超过 {mb} MB：请截取 3–10 秒，或另存为 mp3。",
+    ),
     "clip_empty": (
         "Drop a file above, or record. What was heard will be shown here.",
         "请在上方拖入文件或录音，这里将显示分析结果。",

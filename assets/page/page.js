@@ -87,6 +87,48 @@
     sample.ontimeupdate = () => { if (sample.currentTime >= end) sample.pause(); };
   }
 
+  // Files. Any may be tried: the server says in words why one cannot be used, where Gradio's own check would refuse an mp4 or
+  // webm recording by its media type.
+
+  const AUDIO = ":is(#reference, #source)", zh = navigator.language.toLowerCase().startsWith("zh") ? 1 : 0;
+
+  function fileNote(box, words) {
+    box.parentNode.querySelector(".file-note")?.remove();
+    if (!words) return;
+    const note = document.createElement("div"), line = document.createElement("p");
+    note.className = "html-container file-note";
+    line.className = "note bad"; line.setAttribute("role", "alert"); line.textContent = words;
+    note.append(line);
+    box.after(note);
+  }
+
+  document.addEventListener("change", (event) => {
+    const input = event.target, box = input.type === "file" && input.closest(AUDIO);
+    if (!box || !input.files.length) return;
+    const {mb, words} = window.cosyUpload, large = [...input.files].find((file) => file.size > mb * 1e6);
+    fileNote(box, large && words[zh].replace("{name}", large.name));
+    if (large) {
+      event.stopImmediatePropagation();
+      input.value = "";
+    } else if ([...input.files].some((file) => !file.type.startsWith("audio/"))) {
+      const held = new DataTransfer();
+      for (const file of input.files) held.items.add(new File([file], file.name, {type: "audio/wav"}));
+      input.files = held.files;
+    }
+  }, true);
+
+  document.addEventListener("drop", (event) => {
+    if (!event.dataTransfer?.files.length) return;
+    event.preventDefault();                            // a file that misses its box must not replace the page
+    const box = event.target.closest?.(AUDIO), input = box && $("input[type=file]", box);
+    if (!input) return;
+    event.stopImmediatePropagation();
+    event.target.dispatchEvent(new DragEvent("dragleave", {bubbles: true}));
+    input.files = event.dataTransfer.files;
+    input.dispatchEvent(new Event("change", {bubbles: true}));
+  }, true);
+  document.addEventListener("dragover", (event) => event.preventDefault());
+
   // Marks
 
   function insert({before, after}) {
@@ -149,8 +191,10 @@
   });
 
   // Choices that this machine cannot run stay visible, greyed, with the reason on them.
-  const reasons = window.cosyCannot || {}, zh = navigator.language.toLowerCase().startsWith("zh") ? 1 : 0;
+  const reasons = window.cosyCannot || {};
   const grey = () => {
+    for (const input of document.querySelectorAll(`${AUDIO} input[type=file]`))
+      if (!input.accept.includes("video/mp4")) input.accept += ", video/mp4, video/webm, .mkv";     // offered by the picker too
     for (const input of document.querySelectorAll("#precision input[type=radio], #tier input[type=radio]")) {
       const why = reasons[input.value];
       if (!why || input.disabled) continue;

@@ -1,5 +1,6 @@
 """The same page for other people and places: phones, Chinese, keyboards, old browsers, proxies, shared links, no network."""
 
+import base64
 import re
 import shutil
 
@@ -188,18 +189,43 @@ def test_the_microphone_gives_a_reference(open_page, server):
     assert idle(server.engine, page)
 
 
-def test_a_m4a_from_a_phone_is_heard(open_page, clip, tmp_path):
+@pytest.mark.parametrize(
+    "name,codec", [("memo.m4a", "aac"), ("memo.mp4", "aac"), ("memo.webm", "libopus"), ("memo.aac", "aac")]
+)
+def test_what_phones_and_browsers_record_is_heard(open_page, clip, tmp_path, name, codec):
     import av
     import soundfile
 
     samples, rate = soundfile.read(clip, dtype="int16")
-    path = tmp_path / "memo.m4a"
-    with av.open(str(path), "w") as out:
-        stream = out.add_stream("aac", rate=rate)
+    path = tmp_path / name
+    with av.open(str(path), "w", format="adts" if name.endswith("aac") else None) as out:
+        stream = out.add_stream(codec, rate=rate)
         frame = av.AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
         frame.rate = rate
         for packet in [*stream.encode(frame), *stream.encode(None)]:
             out.mux(packet)
     page = open_page()
     upload(page, path)
-    assert "4." in page.locator("#clip-facts dd").first.inner_text()
+    assert re.match(r"[34]\.", page.locator("#clip-facts dd").first.inner_text())
+
+
+def test_a_file_of_another_kind_or_size_is_refused_in_words_and_the_next_one_works(open_page, clip, tmp_path):
+    page = open_page(locale="zh-CN")
+    (tmp_path / "notes.txt").write_text("only words " * 50)
+    with open(tmp_path / "huge.wav", "wb") as huge:
+        huge.truncate(51_000_000)
+    page.locator("#reference input[type=file]").set_input_files(str(tmp_path / "notes.txt"))
+    page.locator("#clip-facts").get_by_text("notes.txt 是文本文件").wait_for(timeout=15_000)
+    page.wait_for_selector("#reference audio", state="detached", timeout=10_000)
+    page.locator("#reference input[type=file]").set_input_files(str(tmp_path / "huge.wav"))
+    page.get_by_text("huge.wav 超过 50 MB").wait_for(timeout=10_000)
+    assert page.locator(".toast-body").count() == 0
+    drop = """async (data) => {
+      const held = new DataTransfer();
+      held.items.add(new File([Uint8Array.from(atob(data), c => c.charCodeAt(0))], "dropped.mp4", {type: "video/mp4"}));
+      const zone = document.querySelector("#reference input[type=file]").parentElement;
+      zone.dispatchEvent(new DragEvent("drop", {dataTransfer: held, bubbles: true, cancelable: true}));
+    }"""
+    page.evaluate(drop, base64.b64encode(clip.read_bytes()).decode())
+    page.wait_for_selector("#clip-facts .facts", timeout=15_000)
+    assert page.get_by_text("超过 50 MB").count() == 0
