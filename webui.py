@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
@@ -22,7 +23,13 @@ def main(argv: list[str] | None = None) -> int:
     if any(os.environ.get(name) for name in PROXIES):  # the page checks its own address, which no proxy can reach
         for name in ("no_proxy", "NO_PROXY"):
             os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
+    # Uploads and results lie where only this user may look, and go with the program.
+    with tempfile.TemporaryDirectory(prefix="cosy-studio-", ignore_cleanup_errors=True) as private:
+        os.environ["GRADIO_TEMP_DIR"] = private  # read when Gradio is imported
+        return _serve(arguments)
 
+
+def _serve(arguments: argparse.Namespace) -> int:
     from cosy_engine import CosyError, EngineConfig, load
 
     print("Loading ...", flush=True)
@@ -38,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
     from cosy_engine.audio.transcribe import Transcriber
+    from cosy_engine.build import default_folder
     from cosy_ui.jobs import JobTable
     from cosy_ui.page import add_routes, build_page, launch_options
     from cosy_ui.sessions import Sessions, shared_voices
@@ -52,6 +60,7 @@ def main(argv: list[str] | None = None) -> int:
         sessions,
         transcriber=Transcriber(arguments.whisper, engine.shelf.models("fp32").lm.device),
         shared=shared,
+        model=arguments.model or default_folder(),
     )
     try:
         app, local, share = page.launch(

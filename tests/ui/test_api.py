@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import gradio_client
 import numpy as np
@@ -237,9 +239,11 @@ def test_the_program_starts_with_its_flags_and_says_where_it_is(server, tmp_path
     (tmp_path / "broken.safetensors").write_bytes(b"x")
     port = free_port()
     flags = ["--port", str(port), "--voices", str(tmp_path), "--public", "--whisper", "nowhere", "--device", "cpu"]
+    (tmp_path / "temporary").mkdir()
     program = subprocess.Popen(
-        [sys.executable, "webui.py", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+        [sys.executable, "webui.py", *flags], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+    )  # fmt: skip
     try:
         said = []
         while not said or not said[-1].startswith("Stop with"):
@@ -251,9 +255,14 @@ def test_the_program_starts_with_its_flags_and_says_where_it_is(server, tmp_path
         )
         client = gradio_client.Client(f"http://127.0.0.1:{port}", verbose=False)
         assert [voice["name"] for voice in client.predict(api_name="/voices")] == ["Anna"]
+        settings = ["", "saved_voice", "", None, "Anna", 1, 1.0, "", "", "wav", True]
+        answer = call(SimpleNamespace(url=f"http://127.0.0.1:{port}/"), "clone", ["Hi.", None, *settings])[1]
+        (private,) = (tmp_path / "temporary").glob("cosy-studio-*")
+        assert private.stat().st_mode & 0o077 == 0 and Path(answer[0]["path"]).is_relative_to(private)
     finally:
         program.terminate()
         program.wait(20)
+    assert not private.exists()  # what was made goes with the program
 
 
 def test_ids_work_once_and_only_if_they_exist(server, clip):
