@@ -113,6 +113,16 @@ class CloneTab:
 
     def _settings(self, words: gr.I18n, engine: Any) -> None:
         self.stream = gr.Checkbox(True, label=words("stream"), elem_id="stream")
+        self.speed = gr.Slider(
+            0.5, 2.0, 1.0, step=0.05, label=words("speed"), info=words("speed_hint"), interactive=False, elem_id="speed"
+        )
+        with gr.Row(equal_height=True):
+            self.seed = gr.Textbox(
+                "", label=words("seed"), info=words("seed_drawn"), elem_id="seed", min_width=120, scale=2
+            )
+            with gr.Column(min_width=140, scale=1):
+                self.dice = gr.Button(words("dice"), size="sm", elem_id="dice", min_width=100)
+                self.lock = gr.Checkbox(False, label=words("lock"), elem_id="lock", min_width=100)
         self.precision = gr.Radio(
             [(name, name) for name in PRECISIONS],
             value=engine.config.precision,
@@ -123,16 +133,6 @@ class CloneTab:
             [(words(name), name) for name in TIERS], value=engine.tier, label=words("tier"), elem_id="tier"
         )
         self.cannot = gr.HTML(apply_default_css=False, elem_id="cannot")
-        with gr.Row(equal_height=True):
-            self.seed = gr.Textbox(
-                "", label=words("seed"), info=words("seed_drawn"), elem_id="seed", min_width=120, scale=2
-            )
-            with gr.Column(min_width=140, scale=1):
-                self.dice = gr.Button(words("dice"), size="sm", elem_id="dice", min_width=100)
-                self.lock = gr.Checkbox(False, label=words("lock"), elem_id="lock", min_width=100)
-        self.speed = gr.Slider(
-            0.5, 2.0, 1.0, step=0.05, label=words("speed"), info=words("speed_hint"), interactive=False, elem_id="speed"
-        )
 
     def components(self, names: tuple[str, ...]) -> list[Any]:
         """By name; "result" is the card under the player."""
