@@ -26,7 +26,7 @@ from cosy_engine.accel import fused_config
 from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.accel.flow_graph import FRAMES, SolverStart, SolverStep
 from cosy_engine.accel.flow_lean import PlainOps as FlowOps
-from cosy_engine.accel.flow_lean import lean
+from cosy_engine.accel.flow_lean import channels_last, lean
 from cosy_engine.accel.graphs import Graph
 from cosy_engine.accel.prefill_graph import PrefillStep
 from cosy_engine.accel.vocoder_graph import WindowStep
@@ -43,18 +43,19 @@ DEVICE = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 Named = Iterator[tuple[str, Callable[[], object]]]
 
 
-def tiers(precision: str, stage: int) -> list[tuple[str, object]]:
+def tiers(options, stage: int) -> list[tuple[str, object]]:
     """(name, operations) of each tier that this machine has; stage 0 is the flow, 1 the vocoder."""
     found = [("graph", (FlowOps, VocoderOps)[stage]())]
-    if fused_config.unavailable(DEVICE) is None and between_products(precision)[stage]:
-        found.append(("fused", between_products(precision)[stage]))
+    if fused_config.unavailable(DEVICE) is None:
+        kernels = between_products(options.precision, PUBLISHED[options.version].flow)[stage]
+        found += [("fused", kernels)] if kernels else []
     return found
 
 
 def flow(models, spec, options) -> Named:
     """One Euler step, in the bucket of so many seconds and in a short one."""
     for frames in (next(f for f in FRAMES if f >= 50 * options.seconds), 256):
-        for tier, ops in tiers(options.precision, 0):
+        for tier, ops in tiers(options, 0):
             estimator = lean(models.flow.decoder.estimator, ops)
             step = SolverStep(models.flow.decoder, frames, spec.flow.mel_bins, models.flow.device, estimator)
             SolverStart(models.flow, step)()
@@ -65,7 +66,7 @@ def flow(models, spec, options) -> Named:
 def front(models, spec, options) -> Named:
     """All before the first Euler step."""
     frames = next(f for f in FRAMES if f >= 50 * options.seconds)
-    for tier, ops in tiers(options.precision, 0):
+    for tier, ops in tiers(options, 0):
         estimator = lean(models.flow.decoder.estimator, ops)
         step = SolverStep(models.flow.decoder, frames, spec.flow.mel_bins, models.flow.device, estimator)
         start = SolverStart(models.flow, step)
@@ -76,7 +77,7 @@ def front(models, spec, options) -> Named:
 def vocoder(models, spec, options) -> Named:
     """One window."""
     for frames in (512, 96):
-        for tier, ops in tiers(options.precision, 1):
+        for tier, ops in tiers(options, 1):
             step = WindowStep(LeanHift(models.vocoder, ops), frames)
             step.mel.normal_()
             yield f"{tier} {frames} frames", step
@@ -149,7 +150,7 @@ def micro(models, spec, options) -> Named:
     yield "wide: gelu alone, erf", lambda: F.gelu(flat)
     h, vector = torch.randn(2, frames, width, device=device), torch.randn(width, device=device)
     add = random(2, frames, width)
-    for name, ops in tiers(options.precision, 0):
+    for name, ops in tiers(options, 0):
         yield f"{name}: gate, add, norm", lambda ops=ops: ops.add_norm(h, add, vector, vector, vector, 1e-6, half)
         turn = ops.turns(*torch.randn(2, frames, 32, device=device))
         yield f"{name}: rotate", lambda ops=ops, turn=turn: ops.rotate(mixed, turn)
@@ -161,6 +162,10 @@ def micro(models, spec, options) -> Named:
                 x1.transpose(1, 2)[:, :, None], w[:, :, None], vector.to(half), padding=(0, 30), groups=16
             ),
         )
+        for name, ops in tiers(options, 0):
+            conv = torch.nn.Conv1d(1024, 1024, 31, groups=16, device=device, dtype=half)
+            channels_last(conv)
+            yield f"{name}: position conv, mish", lambda ops=ops, conv=conv: ops.position_conv(x1, conv, None)
         taps, per_group = random(16, 2 * frames, 64 * 31), random(16, 64 * 31, 64)
         yield "position conv: products alone, taps gathered before", lambda: torch.bmm(taps, per_group)
         yield (

@@ -36,7 +36,7 @@ from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import Release, find_release
 from cosy_engine.model_files.weights import load_llm, load_strict, misfit, read_checkpoint, without_training_prefix
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
-from cosy_engine.settings.model_spec import LlmSpec
+from cosy_engine.settings.model_spec import FlowSpec, LlmSpec
 from cosy_engine.stages import Stages
 from cosy_engine.text.frontend import TextFrontend
 from cosy_engine.text.tokenizer import TextTokenizer
@@ -263,7 +263,7 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
         if tier == "fused":
             step = FusedStep(plain)
             pool.step = GraphDecode(step, pool.state, rows, plain, any_context=True, pieces=step.pieces, pool=speech)
-            flow_ops, vocoder_ops = between_products(precision)
+            flow_ops, vocoder_ops = between_products(precision, models.flow.spec)
         flow = GraphFlow(flow, ops=flow_ops, pool=sound)
         vocoder = GraphVocoder(vocoder, ops=vocoder_ops, pool=sound)
     return Stages(
@@ -281,15 +281,16 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
     )
 
 
-def between_products(precision: str) -> tuple[Any, Any]:
+def between_products(precision: str, flow: FlowSpec) -> tuple[Any, Any]:
     """Triton's operations of the flow and of the vocoder; None where plain torch stays.
 
-    In fp32 the flow's attention stays with torch: on tensor cores it would not be fp32.
+    In fp32 the flow stays with torch: on tensor cores it would not be fp32.
     """
     from cosy_engine.accel.flow_kernels import FlowKernels  # they need Triton, which is not on every machine
     from cosy_engine.accel.vocoder_kernels import VocoderKernels
 
-    return None if precision == "fp32" else FlowKernels(), VocoderKernels()
+    plain = precision == "fp32" or fused_config.flow_misfit(flow)
+    return None if plain else FlowKernels(), VocoderKernels()
 
 
 def default_folder() -> Path:

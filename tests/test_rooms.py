@@ -14,7 +14,14 @@ BELOW = {
     "vocoder": {"types", "settings", "errors", "stages"},
     "text": {"types", "settings", "errors"},
     "audio": {"types", "settings", "errors"},
-    "accel": {"types", "settings", "errors", "stages"},
+    "accel": {
+        "types",
+        "settings",
+        "errors",
+        "stages",
+        "flow",
+        "vocoder",
+    },  # lean forms of these networks; they know nothing of it
     "model_files": {"types", "settings", "errors"},
     "health": {"types", "settings", "errors", "model_files"},
     "scheduling": {"types", "settings", "errors", "stages"},

@@ -1,7 +1,7 @@
-"""Triton kernels of the velocity estimators: what lies between matrix products, and attention that knows its lengths.
+"""The velocity estimators' operations in Triton (FlowKernels, with the calls of flow_lean.PlainOps), for half precision.
 
-FlowKernels has the calls of flow_lean.PlainOps, for weights in half precision. Products stay with cuBLAS and cuDNN, which are
-faster at these sizes than what Triton makes of them.
+Here attention that knows its lengths; the other kernels: flow_pointwise, flow_products. v3's large products stay with cuBLAS, which is
+faster at its sizes than what Triton makes of them; v2's are so small that launches decide.
 """
 
 from __future__ import annotations
@@ -10,87 +10,17 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-FP16_MAX = tl.constexpr(65504.0)
-
-
-@triton.jit
-def mish(x):
-    e = tl.exp(tl.minimum(x, 20.0))
-    n = e * (e + 2)
-    return tl.where(x > 20.0, x, x * n / (n + 2))
-
-
-@triton.jit
-def layer_norm(x, real, eps, D: tl.constexpr):
-    """x (R, DP) fp32, zero where not real, over its second axis."""
-    centred = tl.where(real, x - (tl.sum(x, 1) / D)[:, None], 0.0)
-    return centred * tl.rsqrt(tl.sum(centred * centred, 1) / D + eps)[:, None]
-
-
-@triton.jit
-def add_norm(
-    h, add, gate, scale, shift, out, rows, eps,
-    D: tl.constexpr, DP: tl.constexpr, R: tl.constexpr, ADD: tl.constexpr, GATE: tl.constexpr,
-):  # fmt: skip
-    """h += gate * add, then out = LN(h) * scale + shift. h: (rows, D) fp32, in place. add, out: (rows, D) half."""
-    r = (tl.program_id(0) * R + tl.arange(0, R))[:, None]
-    d = tl.arange(0, DP)[None, :]
-    real = (r < rows) & (d < D)
-    at = r * D + d
-    x = tl.load(h + at, mask=real, other=0.0)
-    if ADD:
-        more = tl.load(add + at, mask=real, other=0.0).to(tl.float32)
-        more = tl.minimum(tl.maximum(more, -FP16_MAX), FP16_MAX)  # a product that left fp16 saturates
-        if GATE:
-            more *= tl.load(gate + d, mask=d < D, other=0.0)
-        x += more
-        tl.store(h + at, x, mask=real)
-    y = layer_norm(x, real, eps, D)
-    y = y * tl.load(scale + d, mask=d < D, other=0.0) + tl.load(shift + d, mask=d < D, other=0.0)
-    tl.store(out + at, y, mask=real)
-
-
-@triton.jit
-def norm_mish(
-    x, weight, bias, add, out, rows, frames, stride, eps,
-    D: tl.constexpr, DP: tl.constexpr, R: tl.constexpr, VECTOR: tl.constexpr,
-):  # fmt: skip
-    """out = mish(LN(x)) + add. x: rows of `frames` each, `stride` values from one to the next. out, add: (rows, D); add may be
-    one VECTOR for all."""
-    r = (tl.program_id(0) * R + tl.arange(0, R))[:, None]
-    d = tl.arange(0, DP)[None, :]
-    real = (r < rows) & (d < D)
-    y = tl.load(x + (r // frames) * stride + (r % frames) * D + d, mask=real, other=0.0).to(tl.float32)
-    y = tl.minimum(tl.maximum(y, -FP16_MAX), FP16_MAX)
-    y = layer_norm(y, real, eps, D)
-    y = y * tl.load(weight + d, mask=d < D, other=0.0) + tl.load(bias + d, mask=d < D, other=0.0)
-    if VECTOR:
-        more = tl.load(add + d, mask=d < D, other=0.0)
-    else:
-        more = tl.load(add + r * D + d, mask=real, other=0.0).to(tl.float32)
-    tl.store(out + r * D + d, mish(y) + more, mask=real)
-
-
-@triton.jit
-def rotate_first(mixed, cos, sin, rows, frames, stride, part, HALF: tl.constexpr, R: tl.constexpr):
-    """Interleaved pairs of the first head of q and k, in place. mixed: (rows, 3, heads, 2 HALF). cos, sin: (frames, HALF)."""
-    r = (tl.program_id(0) * R + tl.arange(0, R))[:, None]
-    j = tl.arange(0, HALF)[None, :]
-    real = r < rows
-    at = mixed + r * stride + tl.program_id(1) * part + 2 * j
-    c = tl.load(cos + (r % frames) * HALF + j, mask=real, other=0.0)
-    s = tl.load(sin + (r % frames) * HALF + j, mask=real, other=0.0)
-    even = tl.load(at, mask=real, other=0.0).to(tl.float32)
-    odd = tl.load(at + 1, mask=real, other=0.0).to(tl.float32)
-    tl.store(at, even * c - odd * s, mask=real)
-    tl.store(at + 1, odd * c + even * s, mask=real)
+from cosy_engine.accel.flow_pointwise import add_norm, norm_mish, rotate_first
+from cosy_engine.accel.flow_products import norm_product, position_conv, product_add
 
 
 @triton.jit
 def attend(
-    mixed, out, limits, scale, frames, HEADS: tl.constexpr, HD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
-):
+    mixed, out, limits, scale, frames,
+    HEADS: tl.constexpr, HD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
     """Attention of BM queries of one head. mixed: (B, frames, 3, HEADS, HD). out: (B, frames, HEADS * HD).
 
     limits: valid frames, and frames of a block: a query sees valid keys up to the end of its block. Padded queries are skipped,
@@ -100,6 +30,9 @@ def attend(
     first = tl.program_id(0) * BM
     row = tl.program_id(1) // HEADS
     head = tl.program_id(1) % HEADS
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
     valid = tl.load(limits)
     block = tl.load(limits + 1)
     if first < valid:
@@ -142,12 +75,27 @@ def attend(
 
 
 class FlowKernels:
-    """The operations of flow_lean in Triton. attention_cut: (queries, keys) of a tile, warps, stages."""
+    """The operations of flow_lean in Triton.
+
+    attention_cut: (queries, keys) of a tile, warps, stages. norm_cut, add_cut: rows and columns of a tile, warps (and depth,
+    stages) of norm_product and product_add. pdl: programmatic dependent launch, None asks the device.
+    """
 
     fused = True
 
-    def __init__(self, attention_cut: tuple[int, int, int, int] = (128, 64, 8, 3)):
-        self.attention_cut = attention_cut
+    def __init__(
+        self,
+        attention_cut: tuple[int, int, int, int] = (128, 64, 8, 3),
+        norm_cut: tuple[int, int, int] = (64, 128, 4),
+        add_cut: tuple[int, int, int, int, int] = (64, 64, 4, 64, 4),
+        pdl: bool | None = None,
+    ):
+        self.attention_cut, self.norm_cut, self.add_cut = attention_cut, norm_cut, add_cut
+        able = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 9
+        self.pdl = able if pdl is None else pdl
+
+    def _launch(self, warps: int, stages: int = 3) -> dict:
+        return dict(num_warps=warps, num_stages=stages, PDL=self.pdl, launch_pdl=self.pdl)
 
     @staticmethod
     def _tile(width: int) -> dict:
@@ -207,6 +155,34 @@ class FlowKernels:
         queries, keys, warps, stages = self.attention_cut
         attend[(triton.cdiv(frames, queries), batch * heads)](
             mixed, out, visible, width**-0.5, frames, HEADS=heads, HD=width, BM=queries, BN=keys,
-            num_warps=warps, num_stages=stages,
+            **self._launch(warps, stages),
         )  # fmt: skip
         return out
+
+    def position_conv(self, x: Tensor, conv, add: Tensor | None) -> Tensor:
+        batch, frames, width = x.shape
+        out = torch.empty(x.shape, dtype=x.dtype if add is None else torch.float32, device=x.device)
+        position_conv[(triton.cdiv(frames, 128), conv.groups, batch)](
+            x, conv.weight.data, conv.bias.data, x if add is None else add, out, frames,
+            C=width, G=width // conv.groups, TAPS=conv.kernel_size[0], BM=128, ADD=add is not None, num_warps=4, num_stages=4,
+        )  # fmt: skip
+        return out
+
+    def norm_product(self, h: Tensor, norm, weight: Tensor, bias: Tensor | None, gelu: bool) -> Tensor:
+        rows, size, width = h.shape[0] * h.shape[1], len(weight), h.shape[2]
+        out = torch.empty(*h.shape[:2], size, dtype=weight.dtype, device=h.device)
+        block, columns, warps = self.norm_cut
+        norm_product[(triton.cdiv(rows, block), triton.cdiv(size, columns))](
+            h, norm.weight.data, norm.bias.data, weight, weight if bias is None else bias, out, rows, norm.eps,
+            K=width, N=size, BM=block, BN=columns, BIAS=bias is not None, GELU=gelu, **self._launch(warps),
+        )  # fmt: skip
+        return out
+
+    def product_add(self, h: Tensor, x: Tensor, layer) -> Tensor:
+        rows, (size, depth) = h.shape[0] * h.shape[1], layer.weight.shape
+        block, columns, warps, step, stages = self.add_cut
+        product_add[(triton.cdiv(rows, block), triton.cdiv(size, columns))](
+            x, layer.weight.data, layer.bias.data, h, rows,
+            K=depth, N=size, BM=block, BN=columns, BK=min(step, depth), **self._launch(warps, stages),
+        )  # fmt: skip
+        return h

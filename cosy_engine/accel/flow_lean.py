@@ -54,6 +54,20 @@ class PlainOps:
         turned = torch.view_as_complex(first.float().unflatten(-1, (-1, 2))) * turns
         first.copy_(torch.view_as_real(turned).flatten(-2))
 
+    def position_conv(self, x: Tensor, conv, add: Tensor | None) -> Tensor:
+        """mish of a causal grouped convolution of (B, F, C), and add to it, in fp32 then."""
+        y = F.mish(causal(x, conv))
+        return y if add is None else add.float() + y
+
+    def norm_product(self, h: Tensor, norm, weight: Tensor, bias: Tensor | None, gelu: bool) -> Tensor:
+        """A linear layer, and its GELU, of the norm of h (B, F, C) fp32, in the weight's dtype."""
+        y = F.linear(self.add_norm(h, None, None, norm.weight, norm.bias, norm.eps, weight.dtype)[1], weight, bias)
+        return F.gelu(y) if gelu else y
+
+    def product_add(self, h: Tensor, x: Tensor, layer) -> Tensor:
+        """h + a linear layer of x; may change h in place."""
+        return h + layer(x)
+
     def attention(self, mixed: Tensor, visible: Tensor) -> Tensor:
         """(B, F, 3, H, D) q, k, v -> (B, F, H * D)."""
         query, key, value = (part.transpose(1, 2) for part in mixed.unbind(2))
@@ -124,8 +138,7 @@ class LeanDiT:
     def _embed(self, x: Tensor) -> Tensor:
         """See flow.dit.InputEmbedding."""
         h = F.linear(x, self.dit.input_embed.proj.weight, self.dit.input_embed.proj.bias)
-        y = F.mish(causal(h, self.convs[0]))
-        return h.float() + F.mish(causal(y, self.convs[1]))
+        return self.ops.position_conv(self.ops.position_conv(h, self.convs[0], None), self.convs[1], h)
 
     def __call__(
         self, x: Tensor, mu: Tensor, speaker: Tensor, cond: Tensor, modulation: Tensor, visible: Tensor
@@ -183,15 +196,14 @@ class LeanUNet:
         for i, stage in enumerate(self.stages):
             if i == len(self.stages) - 1:
                 half = torch.cat([half, skip], dim=-1)
-            h, add = self._resnet(half, stage[0], modulation[0, i], dtype), None
+            h = self._resnet(half, stage[0], modulation[0, i], dtype)
             for block, weight in zip(stage[1], self.qkv[i], strict=True):
-                h, normed = ops.add_norm(h, add, None, block.norm1.weight, block.norm1.bias, block.norm1.eps, dtype)
-                mixed = F.linear(normed, weight).view(rows, frames, 3, self.heads, -1)
-                heard = block.attn1.to_out[0](ops.attention(mixed, visible))
-                h, normed = ops.add_norm(h, heard, None, block.norm3.weight, block.norm3.bias, block.norm3.eps, dtype)
                 net = block.ff["net"]
-                add = net["2"](F.gelu(net["0"]["proj"](normed)))
-            half = (h + add).to(dtype)
+                mixed = ops.norm_product(h, block.norm1, weight, None, False).view(rows, frames, 3, self.heads, -1)
+                h = ops.product_add(h, ops.attention(mixed, visible), block.attn1.to_out[0])
+                wide = net["0"]["proj"]
+                h = ops.product_add(h, ops.norm_product(h, block.norm3, wide.weight, wide.bias, True), net["2"])
+            half = h.to(dtype)
             if i == 0:
                 skip = half
             if len(stage) == 3:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from cosy_engine.settings.model_spec import LlmSpec
+from cosy_engine.flow.dit import POSITION_GROUPS
+from cosy_engine.settings.model_spec import FlowSpec, LlmSpec, UNetSpec
 
 GEMV_ROWS = 2  # up to here rows are a loop inside the matrix-vector kernels; above, tensor cores
 MOST_ROWS = 32
@@ -139,6 +140,20 @@ def misfit(spec: LlmSpec) -> str | None:
     ):
         if not fits:
             return f"the fused kernels do not fit this model: {reason}"
+    return None
+
+
+def flow_misfit(spec: FlowSpec) -> str | None:
+    """Why the flow's kernels cannot run an estimator of these sizes; None when they can. Tensor cores take 16 or more."""
+    estimator = spec.estimator
+    sizes = {"head_dim": estimator.head_dim}
+    if isinstance(estimator, UNetSpec):
+        sizes["channels"] = estimator.channels
+    else:
+        sizes["channels of a position group"] = estimator.dim // POSITION_GROUPS
+    for name, size in sizes.items():
+        if size < 16 or size & (size - 1):
+            return f"{name} is {size}, not a power of two from 16 on"
     return None
 
 

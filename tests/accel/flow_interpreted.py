@@ -10,10 +10,10 @@ from cosy_engine.accel.flow_kernels import FlowKernels
 from cosy_engine.accel.flow_lean import PlainOps
 from tests.flow import models
 
-# Products on tensor cores take at least 16 features a head.
+# Products on tensor cores take at least 16 features a head, and as many channels a group of the position convolution.
 SIZES = {
     "v2": replace(models.TINY["v2"].estimator, head_dim=16),
-    "v3": replace(models.TINY["v3"].estimator, head_dim=16, heads=2),
+    "v3": replace(models.TINY["v3"].estimator, dim=256, head_dim=16, heads=2),
 }
 KERNELS = FlowKernels(attention_cut=(64, 32, 4, 2))
 

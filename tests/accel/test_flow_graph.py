@@ -4,6 +4,8 @@ import pytest
 import torch
 
 from cosy_engine.accel.flow_graph import GraphFlow
+from cosy_engine.accel.fused_config import flow_misfit
+from cosy_engine.settings.published import PUBLISHED
 from tests.accel.interpreter import interpreted, run_interpreted
 from tests.flow.models import TINY, tiny_flow, tiny_prompt, tiny_tokens
 
@@ -67,6 +69,12 @@ def test_half_precision_stays_near_fp32_in_few_operations_too(dtype):
     ours = fast.whole([tokens], [prompt])[0]
     # weights and products rounded to 8 or 11 bits, over 4 steps
     assert (ours - exact).square().mean().sqrt() < (0.03 if dtype == torch.bfloat16 else 0.004) * exact.std()
+
+
+def test_sizes_that_tensor_cores_do_not_take_are_named():
+    assert all(flow_misfit(spec.flow) is None for spec in PUBLISHED.values())
+    assert "head_dim is 8" in flow_misfit(TINY["v2"])
+    assert "head_dim is 8" in flow_misfit(TINY["v3"])
 
 
 @interpreted

@@ -1,0 +1,88 @@
+"""Triton kernels of the velocity estimators that multiply: small products with the norm before them or the residual after, and the
+grouped position convolution. Attention and what is no product: flow_kernels."""
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+from cosy_engine.accel.flow_pointwise import FP16_MAX, layer_norm, mish
+
+
+@triton.jit
+def position_conv(
+    x, w, bias, add, out, frames,
+    C: tl.constexpr, G: tl.constexpr, TAPS: tl.constexpr, BM: tl.constexpr, ADD: tl.constexpr,
+):  # fmt: skip
+    """out = mish(causal grouped convolution) (+ add) of BM frames of one group of G channels. x, add, out: (B, frames, C).
+    w: (C, TAPS, G) in memory."""
+    group = tl.program_id(1)
+    row = tl.program_id(2).to(tl.int64) * frames
+    t = tl.program_id(0) * BM + tl.arange(0, BM)
+    c = tl.arange(0, G)
+    acc = tl.zeros([BM, G], tl.float32)
+    for tap in range(TAPS):
+        source = t + tap - (TAPS - 1)
+        seen = (source >= 0) & (source < frames)
+        a = tl.load(x + (row + source)[:, None] * C + group * G + c[None, :], mask=seen[:, None], other=0.0)
+        b = tl.load(w + (group * G + c)[None, :] * (TAPS * G) + tap * G + c[:, None])
+        acc = tl.dot(a, b, acc)
+    acc += tl.load(bias + group * G + c)[None, :].to(tl.float32)
+    y = mish(tl.minimum(tl.maximum(acc, -FP16_MAX), FP16_MAX))
+    at = (row + t)[:, None] * C + group * G + c[None, :]
+    if ADD:
+        y += tl.load(add + at, mask=(t < frames)[:, None], other=0.0).to(tl.float32)
+    tl.store(out + at, y, mask=(t < frames)[:, None])
+
+
+@triton.jit
+def norm_product(
+    h, gain, offset, w, bias, out, rows, eps,
+    K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BIAS: tl.constexpr, GELU: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """out (rows, N) = LN(h) @ w^T (+ bias), and its GELU. h: (rows, K) fp32. w: (N, K) half; K a power of two."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, K)
+    if PDL:
+        gdc_launch_dependents()
+    weight = tl.load(w + n[None, :] * K + k[:, None], mask=(n < N)[None, :], other=0.0)
+    g = tl.load(gain + k)[None, :]
+    o = tl.load(offset + k)[None, :]
+    if PDL:
+        gdc_wait()
+    real = (m < rows)[:, None] & (k >= 0)[None, :]
+    x = tl.load(h + m[:, None] * K + k[None, :], mask=real, other=0.0)
+    x = layer_norm(x, real, eps, K) * g + o
+    acc = tl.dot(x.to(weight.dtype), weight)
+    if BIAS:
+        acc += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
+    if GELU:
+        acc = 0.5 * acc * (1.0 + tl.erf(acc * 0.7071067811865476))
+    acc = tl.minimum(tl.maximum(acc, -FP16_MAX), FP16_MAX)
+    tl.store(out + m[:, None] * N + n[None, :], acc, mask=(m < rows)[:, None] & (n < N)[None, :])
+
+
+@triton.jit
+def product_add(
+    x, w, bias, h, rows,
+    K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """h += x @ w^T + bias. x: (rows, K) half. w: (N, K); K a multiple of BK. h: (rows, N) fp32, in place."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    real = (m < rows)[:, None] & (n < N)[None, :]
+    if PDL:
+        gdc_launch_dependents()
+    offset = tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
+    if PDL:
+        gdc_wait()
+    acc = tl.zeros([BM, BN], tl.float32)
+    for at in range(0, K, BK):
+        k = at + tl.arange(0, BK)
+        a = tl.load(x + m[:, None] * K + k[None, :], mask=(m < rows)[:, None], other=0.0)
+        b = tl.load(w + n[None, :] * K + k[:, None], mask=(n < N)[None, :], other=0.0)
+        acc = tl.dot(a, b, acc)
+    acc = tl.minimum(tl.maximum(acc + offset, -FP16_MAX), FP16_MAX)
+    at_h = h + m[:, None] * N + n[None, :]
+    tl.store(at_h, tl.load(at_h, mask=real, other=0.0) + acc, mask=real)
