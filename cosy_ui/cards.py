@@ -152,13 +152,14 @@ def _chip(label: str, before: str, after: str = "") -> str:
 # While it runs, and after
 
 
-def status(words: str, share: float | None = None, kind: str = "run") -> str:
-    """The line under the buttons; share in 0..1 draws a bar, None while the end is not known."""
+def status(words: str, share: float | None = None, kind: str = "run", keys: str = "") -> str:
+    """The line under the buttons; share in 0..1 draws a bar, None while the end is not known. keys: said where there are some."""
     bar = ""
     if kind == "run":
         style = f' style="width:{100 * share:.0f}%"' if share is not None else ""
         bar = f'<div class="bar{"" if share is not None else " unknown"}"><span{style}></span></div>'
-    return f'<div class="status {kind}" role="status" aria-live="polite"><span>{escape(words)}</span>{bar}</div>'
+    more = f' <span class="keys">{escape(keys)}</span>' if keys else ""
+    return f'<div class="status {kind}" role="status" aria-live="polite"><span>{escape(words)}{more}</span>{bar}</div>'
 
 
 def result(take: Take, lang: str, job_id: str = "") -> str:
