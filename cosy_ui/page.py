@@ -17,11 +17,15 @@ from cosy_ui.clone_tab import CloneTab
 from cosy_ui.compare_handlers import SHORT_CHARS, SHORT_VARIANTS, CompareHandlers
 from cosy_ui.compare_routes import add_compare_routes
 from cosy_ui.compare_tab import CompareTab
+from cosy_ui.doctor_cards import live
+from cosy_ui.doctor_handlers import DoctorHandlers
+from cosy_ui.doctor_tab import DoctorTab
 from cosy_ui.endpoints import Endpoints, add_endpoints
 from cosy_ui.entrance import Page, owner_of
 from cosy_ui.file_routes import add_file_routes
 from cosy_ui.handlers import Handlers
 from cosy_ui.jobs import JobTable
+from cosy_ui.live_route import add_live_route
 from cosy_ui.messages import note_words
 from cosy_ui.sessions import Sessions
 from cosy_ui.sound_route import add_sound_route
@@ -46,8 +50,10 @@ def build_page(
     transcriber: Transcriber | None = None,
     shared: bool = False,
     examples: Path = ASSETS / "voices",
+    model: Path | None = None,
 ) -> gr.Blocks:
-    """Blocks ready to launch with `launch_options()`. shared: consent is asked before anything is cloned."""
+    """Blocks ready to launch with `launch_options()`. shared: consent is asked before anything is cloned. model: the folder
+    that the engine came from, for the doctor."""
     hls = shutil.which("ffmpeg") is not None  # Gradio's own streaming needs it
     handlers = Handlers(engine, jobs, sessions, transcriber=transcriber, shared=shared, hls=hls)
     voices = VoiceHandlers(engine, sessions, handlers.clips, shared)
@@ -62,9 +68,12 @@ def build_page(
                 library = VoicesTab(words, shared)
             with gr.Tab(words("tab_compare"), id="compare", elem_id="tab-compare"):
                 compare = CompareTab(comparing, words)
+            with gr.Tab(words("tab_doctor"), id="doctor", elem_id="tab-doctor"):
+                doctor = DoctorTab(words)
         clone.wire(handlers)
         library.wire(voices, clone, tabs)
         compare.wire(comparing, clone)
+        doctor.wire(DoctorHandlers(engine, sessions.comparisons, model, shared))
         add_endpoints(Endpoints(engine, sessions, shared))
 
         def arrive(request: gr.Request) -> tuple[Any, ...]:
@@ -73,7 +82,7 @@ def build_page(
                 head_words(engine, lang),
                 cards.marks(engine.text.tokenizer.marks, lang),
                 f'<p class="empty">{say("clip_empty", lang)}</p>',
-                cards.status(say("idle", lang), kind="idle", keys=say("keys", lang)),
+                cards.status(f"{say('idle', lang)} {say('keys', lang)}", kind="idle"),
                 f'<p class="empty">{say("result_empty", lang)}</p>',
                 handlers.history(owner, lang),
                 cards.voices(sessions.voices(owner), lang),
@@ -85,6 +94,8 @@ def build_page(
                 unavailable_note(engine, lang),
                 cards.status(say("cmp_idle", lang), kind="idle"),
                 f'<p class="empty">{say("cmp_empty", lang)}</p>',
+                live(shared, lang),
+                cards.status(say("doc_idle", lang), kind="idle"),
             )
 
         page.load(
@@ -92,7 +103,8 @@ def build_page(
             None,
             [head, clone.marks, clone.facts, clone.status, clone.card, clone.history, library.listed, clone.voice,
              clone.transcribe_why, clone.cannot,
-                clone.mode_hint, compare.short, compare.cannot, compare.status, compare.results],
+                clone.mode_hint, compare.short, compare.cannot, compare.status, compare.results,
+                doctor.live, doctor.status],
             queue=False,
             api_visibility="private",
         )  # fmt: skip
@@ -109,6 +121,7 @@ def add_routes(app: Any, engine: Engine, jobs: JobTable, sessions: Sessions, sha
     add_file_routes(app, sessions, engine.voices.model_key)
     add_speech_api(app, engine, jobs, sessions, shared)
     add_compare_routes(app, sessions.comparisons)
+    add_live_route(app, engine, shared)
 
 
 def launch_options(engine: Engine) -> dict:
@@ -117,7 +130,8 @@ def launch_options(engine: Engine) -> dict:
     upload = {"mb": UPLOAD_MB, "words": [say("file_large", lang, name="{name}", mb=UPLOAD_MB) for lang in ("en", "zh")]}
     facts = f"window.cosyRate = {engine.spec.mel.rate_hz}; window.cosyCannot = {json.dumps(cannot)}; window.cosyUpload = {json.dumps(upload)};"
     scripts = "".join(
-        (ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("player.js", "page.js", "compare.js")
+        (ASSETS / "page" / name).read_text(encoding="utf-8")
+        for name in ("player.js", "page.js", "compare.js", "live.js")
     )
     style = "".join((ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("page.css", "compare.css"))
     return {

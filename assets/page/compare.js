@@ -69,7 +69,7 @@
 
   // What is only to be copied: commands, the doctor's report.
   document.addEventListener("click", async (event) => {
-    const button = event.target.closest?.("[data-copy]");
+    const button = event.target.closest?.("[data-copy], [data-from]");
     if (!button) return;
     const text = button.dataset.copy || $(button.dataset.from)?.textContent || "";
     try {

@@ -127,7 +127,7 @@ def _front_end(f: Facts) -> Iterator[Verdict]:
     if f.gpu and f.onnx_provider and not f.onnx_provider.startswith(("CUDA", "Tensorrt")):
         yield Verdict(
             "front_end_cpu", SLOW, "the reference is analysed on the CPU",
-            f"onnxruntime runs on {f.onnx_provider}", "pip uninstall onnxruntime; pip install onnxruntime-gpu", 0.5,
+            f"onnxruntime runs on {f.onnx_provider}", "pip uninstall -y onnxruntime && pip install onnxruntime-gpu", 0.5,
         )  # fmt: skip
 
 

@@ -11,6 +11,8 @@ import pytest
 
 from cosy_engine import Request, to_int16
 from cosy_engine.compare.picture import COLORS
+from cosy_engine.health.doctor import ORDER
+from cosy_ui.doctor_cards import LIVE
 from cosy_ui.lab_words import LAB_WORDS
 from tests.test_engine import WORDS, speechlike
 from tests.ui.conftest import serving
@@ -158,4 +160,5 @@ def test_every_word_of_the_tabs_is_used():
     files = [f for f in Path("cosy_ui").glob("*.py") if f.name not in ("lab_words.py", "words.py")]
     used = "".join(file.read_text(encoding="utf-8") for file in files)
     made = {f"stage_{s}" for s in COLORS} | {f"cmp_{d}" for d in ("capturing", "warming", "running", "judging")}
+    made |= {f"live_{name}" for name in LIVE} | {f"level_{level}" for level in ORDER}
     assert [key for key in LAB_WORDS if key not in made and not re.search(rf"""["']{key}["']""", used)] == []
