@@ -98,7 +98,7 @@ class EngineSubject:
         self.request = replace(request, seed=seed, tier=None, precision=None)
         self.engine, self.name, self.spec = engine, engine.name, engine.spec
         self.shelf, self.worker, self.guard = engine.shelf, engine.worker, engine.guard
-        self.device = engine.shelf.models("fp32").lm.device
+        self.device = engine.shelf.device
         self.unavailable = engine.unavailable
 
     def job(self, stream: bool) -> Job:
