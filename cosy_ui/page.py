@@ -82,7 +82,7 @@ def build_page(
                 head_words(engine, lang),
                 cards.marks(engine.text.tokenizer.marks, lang),
                 f'<p class="empty">{say("clip_empty", lang)}</p>',
-                cards.status(f"{say('idle', lang)} {say('keys', lang)}", kind="idle"),
+                cards.status(say("idle", lang), kind="idle", keys=say("keys", lang)),
                 f'<p class="empty">{say("result_empty", lang)}</p>',
                 handlers.history(owner, lang),
                 cards.voices(sessions.voices(owner), lang),
