@@ -417,7 +417,7 @@ def test_the_hint_that_no_voice_is_saved_goes_with_the_first_voice(open_page, cl
         page.get_by_role("tab", name="Clone").click()
         page.locator("#voice").get_by_text("No voice is saved yet").wait_for(timeout=10_000)
         page.locator("#generate").click()
-        status(page, "choose a saved voice")
+        status(page, "a saved voice first")
 
 
 def test_two_users_at_once_each_get_their_own(open_page, clip, server):
