@@ -9,6 +9,7 @@ usage() {
 ./run.sh clone ...               speak one text on the command line (./run.sh clone --help)
 ./run.sh voice ...               save a voice as one file, for later use without its recording
 ./run.sh fetch v3|v2             download a published release into pretrained_models/
+./run.sh compare ...             one request in several variants, side by side
 ./run.sh doctor                  say why this machine is slow, and what would help
 ./run.sh bench ...               measure this machine
 ./run.sh test [pytest args]      install if needed, then run the tests
@@ -73,7 +74,7 @@ case "${1:-}" in
     cd "$root"
     exec "$venv/bin/python" -m pytest "$@"
     ;;
-  clone | voice | fetch | bench | doctor)
+  clone | voice | fetch | bench | compare | doctor)
     install app requirements.txt
     export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
     exec "$venv/bin/python" -m cosy_engine "$@"

@@ -38,7 +38,7 @@ def product_bandwidth(device: torch.device, dtype: torch.dtype) -> float:
     weights = [torch.ones(4864, 896, dtype=dtype, device=device) for _ in range(20)]
     x = torch.ones(1, 896, dtype=dtype, device=device)
     best = float("inf")
-    for _ in range(4):
+    for _ in range(12):
         wait(device)
         began = time.perf_counter()
         for weight in weights:
