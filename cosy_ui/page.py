@@ -144,6 +144,8 @@ def launch_options(engine: Engine) -> dict:
         "max_file_size": f"{UPLOAD_MB}mb",
         "max_threads": engine.config.slots + engine.config.queue + 16,  # a waiting request holds a thread
         "show_error": False,
+        "run_history": False,  # Gradio would keep every input in the browser, for whoever sits there next
+        "enable_monitoring": False,
         "footer_links": ["api"],
     }  # fmt: skip
 

@@ -86,8 +86,12 @@ class Session:
     used_at: float = 0.0
 
     @property
-    def held_bytes(self) -> int:
+    def take_bytes(self) -> int:
         return sum(take.samples.nbytes for take in self.takes.values())
+
+    @property
+    def held_bytes(self) -> int:
+        return self.take_bytes + sum(v.voice.mel.nbytes + v.voice.tokens.nbytes for v in self.voices.values())
 
 
 class Sessions:
@@ -113,10 +117,9 @@ class Sessions:
             take = Take(secrets.token_urlsafe(16), session.count, samples, rate_hz, form, request, seed, report,
                         segments, time.time(), redone, stopped)  # fmt: skip
             session.takes[take.id] = take
-            while len(session.takes) > MAX_TAKES or (len(session.takes) > 1 and session.held_bytes > MAX_TAKE_BYTES):
+            while len(session.takes) > MAX_TAKES or (len(session.takes) > 1 and session.take_bytes > MAX_TAKE_BYTES):
                 session.takes.popitem(last=False)
-            while len(self._open) > 1 and sum(s.held_bytes for s in self._open.values()) > MAX_ALL_BYTES:
-                self._open.popitem(last=False)
+            self._make_room()
             return take
 
     def takes(self, owner: str) -> list[Take]:
@@ -158,6 +161,7 @@ class Sessions:
                 raise SettingInvalid(f"{MAX_VOICES} voices are kept already: delete one first")
             saved = SavedVoice(secrets.token_urlsafe(12), self._free_name(session, name), voice)
             session.voices[saved.id] = saved
+            self._make_room()
             return saved
 
     def _free_name(self, session: Session, name: str) -> str:
@@ -223,6 +227,10 @@ class Sessions:
         while len(self._open) > MAX_SESSIONS:
             self._open.popitem(last=False)
         return session
+
+    def _make_room(self) -> None:
+        while len(self._open) > 1 and sum(s.held_bytes for s in self._open.values()) > MAX_ALL_BYTES:
+            self._open.popitem(last=False)
 
     def _forget(self) -> None:
         now = self._clock()

@@ -65,6 +65,7 @@ def test_the_page_asks_nothing_of_the_network_and_needs_no_mouse(browser, server
     page.goto(server.url)
     page.wait_for_selector("#generate")
     page.get_by_text("untrained").first.wait_for()
+    assert page.evaluate("window.gradio_config.run_history") is False  # inputs are not kept in the browser
     outside = [url for url in asked if not re.match(r"(http|ws)://127\.0\.0\.1[:/]|data:|blob:", url)]
     assert asked and not outside
     assert page.locator("#result-card").bounding_box()["y"] < 750  # above the fold on a desk
@@ -156,6 +157,12 @@ def test_behind_a_path_prefix_with_consent_examples_and_transcription(open_page,
         page.locator("#voice-save").click()
         page.get_by_text("tick the box above the button").last.wait_for(timeout=15_000)
         assert page.locator("#voices li").count() == 0
+        broken = {"name": "x.safetensors", "mimeType": "application/octet-stream", "buffer": b"nothing"}
+        page.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(
+            broken
+        )
+        page.wait_for_timeout(1000)  # not even looked at
+        assert "tick the box" in page.locator("#voice-status").inner_text()
         page.locator("#voices-consent input").check()  # given once, it is given
         page.locator("#voice-save").click()
         page.get_by_text("“Anna” is saved").wait_for(timeout=15_000)

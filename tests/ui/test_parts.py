@@ -166,7 +166,7 @@ def test_takes_are_bounded_and_outlive_a_locked_phone_but_not_for_ever():
     assert len(sessions) == 0 and sessions.find_take(last.id) is None
 
 
-def test_a_page_that_never_says_goodbye_is_forgotten_and_pages_are_bounded(monkeypatch):
+def test_a_page_that_never_says_goodbye_is_forgotten_and_pages_are_bounded(engine, monkeypatch):
     now = [0.0]
     sessions = Sessions(clock=lambda: now[0])
     sessions.takes("silent")
@@ -182,6 +182,8 @@ def test_a_page_that_never_says_goodbye_is_forgotten_and_pages_are_bounded(monke
     for name in ("b", "c"):
         sessions.keep(name, np.zeros(40, np.int16), 24000, {}, Request(text="x"), None, 1)
     assert not sessions.takes("b") and sessions.takes("c")
+    sessions.save_voice("d", "Anna", engine.voice(speechlike(3.0)))  # voices count too
+    assert list(sessions._open) == ["d"]
 
 
 def test_a_caller_without_a_name_of_its_own_is_refused():
