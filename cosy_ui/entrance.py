@@ -44,15 +44,16 @@ class Page(gr.Blocks):
         for block, value in zip(block_fn.inputs, inputs, strict=False):
             wanted = _wanted(block)
             if wanted and not (value is None or (isinstance(value, wanted[0]) and type(value) is not bool)):
-                raise _bad_input(f"{block.label} is a {type(value).__name__}: give {wanted[1]}")
+                raise _bad_input(f"{block.elem_id or block.label} is a {type(value).__name__}: give {wanted[1]}")
         try:
             return await super().preprocess_data(block_fn, inputs, state, explicit_call)
         except gr.Error:
             raise
         except Exception as error:
-            reason = next(iter(str(error).splitlines()), "")[:SHOWN_CHARS]
+            cause = error.__cause__ or error  # Gradio wraps it in the list of all components
+            reason = next(iter(str(cause).splitlines()), "")[:SHOWN_CHARS]
             raise _bad_input(
-                f"an input cannot be used ({type(error).__name__}: {reason}): see the page's API docs"
+                f"an input cannot be used ({type(cause).__name__}: {reason}): see the page's API docs"
             ) from error
 
 
