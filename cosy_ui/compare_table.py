@@ -11,7 +11,7 @@ from typing import Any
 from cosy_engine.compare import Comparison, Outcome
 from cosy_engine.compare.record import as_data
 
-MOST_KEPT = 20  # of all pages; each holds some MB of sound
+MOST_KEPT = 8  # of all pages; each holds some MB of sound
 
 
 @dataclass(eq=False)

@@ -58,15 +58,17 @@ class DoctorHandlers:
         with self._lock:
             if self.shared and self._last and time.monotonic() - self._last[0] < KEEP_S:
                 return self._last[1]
-            engine, lm = self.engine, self.engine.shelf.models("fp32").lm
+            engine = self.engine
             known = {
                 "tier": engine.tier,
                 "precision": engine.config.precision,
                 "batch": None if engine.config.slots > 1 else 1,
             }
-            if lm.spec.layers == LAYERS:  # figures of a miniature say nothing about the published size
+            if engine.spec.llm.layers == LAYERS:  # figures of a miniature say nothing about the published size
                 known |= {"measured": dict(self.table.measured), "rtf": dict(self.table.rtf)}
-            facts = examine(lm.device, self.model, encoder=engine.voices, on_device=engine.worker.call, **known)
+            facts = examine(
+                engine.shelf.device, self.model, encoder=engine.voices, on_device=engine.worker.call, **known
+            )
             if self.shared:
                 facts = public(facts)
             self._last = time.monotonic(), facts

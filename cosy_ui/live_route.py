@@ -16,7 +16,7 @@ from cosy_ui.doctor_words import doctor_words
 
 def add_live_route(app: FastAPI, engine: Engine, shared: bool) -> None:
     """Put the route in front of Gradio's own. shared: strangers see the engine's own counters, not the machine's load."""
-    device = engine.shelf.models("fp32").lm.device
+    device = engine.shelf.device
     figures = LiveFigures(device.index or 0 if device.type == "cuda" else None)
 
     def live() -> JSONResponse:

@@ -14,8 +14,11 @@ import torch
 
 from cosy_engine import Request, load
 from cosy_engine.__main__ import main
+from cosy_engine.accel.decode_graph import GraphDecode
+from cosy_engine.bench import random_models
+from cosy_engine.build import make_stages
 from cosy_engine.compare import Comparison, EngineSubject, RandomSubject, Variant, as_csv, as_data
-from cosy_engine.compare.likeness import likeness, log_mel
+from cosy_engine.compare.likeness import forced_log_probs, likeness, log_mel
 from cosy_engine.compare.picture import difference, render, unpacked
 from cosy_engine.compare.run import STAGES, Outcome
 from cosy_engine.errors import Busy, Cancelled, InputMissing, ModeUnavailable, NotFinite, SettingInvalid
@@ -76,11 +79,35 @@ def test_forced_log_probs_are_those_of_decoding(compared):
     shuffled = comparison._log_probs(Variant("eager", "bf16"), base.spoken[0][:32])
     assert torch.allclose(shuffled, base.log_probs, atol=0.02)  # bf16 rounds weights to 8 bits
     other = [(i + 17) % 50 for i in range(32)]
-    from cosy_engine.compare.likeness import forced_log_probs
-
     stages = comparison.subject.shelf.at("fp32", "eager")
     lost = comparison.subject.worker.call(lambda: forced_log_probs(stages, comparison.subject.job(False), other))
     assert base.log_probs.mean() > lost.mean()
+
+
+def test_the_graph_tiers_own_step_is_judged():
+    """What a graph replays is TorchStep; on a CPU it runs as it is. 1e-4: sums of fp32 in another order."""
+    spec = small_spec("v3", 700)
+    models = random_models(spec, torch.device("cpu"))
+    plain, stepped = (make_stages(models, "fp32", "eager", 1) for _ in range(2))
+    subject = RandomSubject("small", spec, torch.device("cpu"), tokens=20)
+    try:
+        tokens = [(7 * i) % 50 for i in range(20)]
+        eager = forced_log_probs(plain, subject.job(False), tokens)
+        stepped.pool.step = GraphDecode(models.torch_step, stepped.pool.state, 1)
+        assert torch.allclose(forced_log_probs(stepped, subject.job(False), tokens), eager, atol=1e-4)
+        assert eager.std() > 0.01
+    finally:
+        subject.close()
+
+
+def test_graphs_that_are_there_are_not_captured_again(subject, monkeypatch):
+    made = []
+    monkeypatch.setattr(subject.shelf, "chores", lambda precision, tier: [lambda: made.append(precision)])
+    list(Comparison(subject, [WHOLE], runs=1, warm_ups=0).steps())
+    assert made == ["fp32"]
+    monkeypatch.setattr(subject.shelf, "captured", lambda precision, tier: ["a graph"])
+    list(Comparison(subject, [WHOLE], runs=1, warm_ups=0).steps())
+    assert made == ["fp32"]
 
 
 def test_the_figures_reach_json_csv_and_png(compared):

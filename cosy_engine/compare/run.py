@@ -319,10 +319,11 @@ class Comparison:
         """Make the variant's stages and its graphs, once for each tier and precision."""
         variant, shelf = outcome.variant, self.subject.shelf
         began = self._clock()
-        for chore in self.subject.worker.call(lambda: list(shelf.chores(variant.precision, variant.tier))):
-            if self.stopped.is_set():
-                raise Cancelled("stopped")
-            if not self._captured(variant):
+        chores = self.subject.worker.call(lambda: list(shelf.chores(variant.precision, variant.tier)))
+        if not shelf.captured(variant.precision, variant.tier):
+            for chore in chores:
+                if self.stopped.is_set():
+                    raise Cancelled("stopped")
                 self.subject.worker.call(chore)
         outcome.capture_s = self._clock() - began
         stages = shelf.at(variant.precision, variant.tier)
@@ -333,11 +334,6 @@ class Comparison:
             held = [p for net in (models.lm, models.flow, models.vocoder) for p in net.parameters()]
             cache = stages.pool.state.cache
             outcome.resting_bytes = sum(t.numel() * t.element_size() for t in (*held, cache.keys, cache.values))
-
-    def _captured(self, variant: Variant) -> bool:
-        """Whether another variant of the same tier and precision has done the captures in this comparison."""
-        same = (v for v in self.outcomes if (v.tier, v.precision) == (variant.tier, variant.precision))
-        return any(self.outcomes[v].floor_ms for v in same)
 
     def _warm(self, outcome: Outcome) -> None:
         self._once(outcome)
