@@ -107,8 +107,7 @@ def _strip(title: str, rows: list, unit: str, lang: str) -> str:
             name, under = say("doc_this", lang), escape(anchor)
         else:
             name = anchor.card
-            words = doctor_words(anchor.source, lang)
-            source = escape(words if anchor.ours else anchor_words(words, lang))
+            source = escape(anchor_words(doctor_words(anchor.source, lang), lang))
             link = f'<a href="{anchor.link}" target="_blank" rel="noopener">{source}</a>' if anchor.link else source
             host = f", {escape(anchor.host)}" if anchor.host else ""
             under = f"{escape(anchor_words(anchor.how, lang))}{host} · {link}"

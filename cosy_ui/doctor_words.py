@@ -93,7 +93,7 @@ PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
     )
 )  # fmt: skip
 COMMAND = re.compile(r"(?:pip|nvidia-smi|export|unset|python|PYTORCH_ALLOC_CONF=)[^;()（；]*")
-PARTS = (("streamed", "流式"), ("plain", "原版"), ("batch", "批大小"), ("eager", "eager"), ("pull request", "PR"),
+PARTS = (("streamed", "流式"), ("this program", "本程序"), ("random weights", "随机权重"), ("plain", "原版"), ("batch", "批大小"), ("eager", "eager"), ("pull request", "PR"),
          (" on a CPU, not stated which", "，CPU（型号未注明）"), (" and ", " 与 "))  # fmt: skip
 
 

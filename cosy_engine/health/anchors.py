@@ -32,6 +32,7 @@ def _issue(number: int) -> dict[str, str]:
 
 _WINDOWS = {"card": "RTX 4090", "host": "Windows Server (WDDM), 2 x Xeon E5-2697 v4", **_issue(1927)}
 _OFFICIAL = {"card": "H200", "source": "measured by us, official code, random weights", "ours": True}
+_OWN = {"card": "H200", "source": "bench/results/h200-v3-fp16.json, random weights", "ours": True}
 
 ANCHORS: tuple[Anchor, ...] = (
     Anchor(how="v3 eager fp16", ms_per_token=(67, 67), rtf=(2.43, 3.28), **_WINDOWS),
@@ -61,5 +62,7 @@ ANCHORS: tuple[Anchor, ...] = (
     Anchor("CPU", "v3 on a CPU, not stated which", "VoiceStudio pull request 2258", rtf=(3.2, 3.2)),
     Anchor(how="v3 eager fp32", ms_per_token=(21.6, 21.6), rtf=(0.54, 0.54), first_s=(2.17, 2.17), **_OFFICIAL),
     Anchor(how="v3 eager fp16 (autocast)", ms_per_token=(21, 57), rtf=(1.59, 1.59), first_s=(2.52, 2.52), **_OFFICIAL),
+    Anchor(how="v3 CUDA Graph fp16, this program", ms_per_token=(1.73, 1.73), rtf=(0.053, 0.053), first_s=(0.112, 0.112), **_OWN),
+    Anchor(how="v3 fused fp16, this program", ms_per_token=(0.61, 0.61), rtf=(0.021, 0.021), first_s=(0.074, 0.074), **_OWN),
     Anchor(how="v2 eager fp32", ms_per_token=(22.7, 22.7), rtf=(0.69, 0.69), first_s=(1.41, 1.41), **_OFFICIAL),
 )  # fmt: skip

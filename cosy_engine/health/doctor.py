@@ -271,7 +271,9 @@ def predictions(f: Facts) -> dict[tuple[str, str], float]:
     if f.launch_us is None or f.copy_bytes_s is None:
         return {}
     speed = MachineSpeed(f.launch_us, f.copy_bytes_s, f.product_bytes_s)
-    tiers, precisions = (("eager", "graph", "fused"), ("fp32", "fp16")) if f.gpu else (("eager",), ("fp32", "bf16"))
+    tiers, precisions = (
+        (("eager", "graph", "fused"), ("fp32", "fp16", "bf16")) if f.gpu else (("eager",), ("fp32", "bf16"))
+    )
     return {(tier, precision): token_cost(speed, tier, precision).ms for tier in tiers for precision in precisions}
 
 
