@@ -184,6 +184,30 @@
     if (event.target.closest?.("#generate")) window.cosyPlayer.prepare(Number(window.cosyRate));
   }, true);
 
+  // One sound at a time; and a take that is being heard goes on when a new one redraws the list.
+  let heard = null;
+  const hush = (but) => {
+    for (const other of document.querySelectorAll("audio")) if (other !== but) other.pause();
+    if (sample !== but) sample?.pause();
+  };
+  document.addEventListener("play", ({target}) => {
+    hush(target);
+    if (target.closest(".takes")) heard = {node: target, src: target.src, at: target.currentTime};
+  }, true);
+  const stillThere = () => heard.node.isConnected && heard.node.src === heard.src;     // rows are reused for other takes
+  document.addEventListener("timeupdate", ({target}) => { if (target === heard?.node && stillThere()) heard.at = target.currentTime; }, true);
+  document.addEventListener("pause", ({target}) => { if (target === heard?.node && stillThere()) heard = null; }, true);
+  const goOn = () => {
+    if (!heard || stillThere()) return;
+    const again = [...document.querySelectorAll(".takes audio")].find((audio) => audio.src === heard.src), {at} = heard;
+    if (!again) return;                                // the old list has gone, the new one comes
+    heard = null;
+    again.currentTime = at;
+    again.play().catch(() => {});
+  };
+  new MutationObserver(goOn).observe(document.documentElement, {childList: true, subtree: true});
+  document.addEventListener("click", (event) => { if (event.target.closest?.("#generate, [data-act=redo]")) hush(); }, true);
+
   // On a phone the buttons are far from what they do: show it.
   document.addEventListener("click", (event) => {
     if (innerWidth <= 800 && event.target.closest?.("#generate, [data-act=redo]"))

@@ -120,6 +120,28 @@ def test_stop_ends_the_work_at_once_and_the_next_job_runs(open_page, clip, serve
     assert idle(server.engine, page) and page.locator("#status .idle").count() == 1
 
 
+def test_a_take_is_heard_on_while_the_next_is_made_and_only_one_sounds(open_page, clip):
+    page = open_page()
+    fill(page, clip, text=LONG[:500])
+    generate(page)
+    page.evaluate("window.cosyPlayer.stop()")
+    page.locator("#text textarea").fill(LONG[:700])
+    page.locator("#generate").click()
+    page.locator("ol.takes audio").first.evaluate("audio => audio.play()")
+    takes(page, 2)
+    playing = "[...document.querySelectorAll('audio')].filter(a => !a.paused && a.currentTime > 0.2)"
+    page.wait_for_function(
+        f"{playing}.length === 1 && {playing}[0].closest('ol.takes > li:nth-child(2)')", timeout=10_000
+    )
+    page.locator("ol.takes audio").first.evaluate("audio => audio.play()")
+    page.wait_for_function(
+        f"{playing}.length === 1 && {playing}[0].closest('ol.takes > li:nth-child(1)')", timeout=10_000
+    )
+    page.locator("#generate").click()
+    page.wait_for_function("[...document.querySelectorAll('audio')].every(a => a.paused)", timeout=10_000)
+    takes(page, 3)
+
+
 def test_an_aborted_fetch_and_a_closed_tab_stop_the_engine(open_page, clip, server):
     page = open_page()
     fill(page, clip, text=LONG)
