@@ -7,7 +7,7 @@ from typing import Any
 import gradio as gr
 
 from cosy_engine.compare import Variant
-from cosy_engine.compare.run import ALL_VARIANTS
+from cosy_engine.compare.outcome import ALL_VARIANTS
 from cosy_engine.settings.engine_config import TIERS
 from cosy_ui.clone_tab import QUIET, CloneTab
 from cosy_ui.compare_handlers import MOST_RUNS, CompareHandlers

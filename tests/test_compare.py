@@ -19,8 +19,8 @@ from cosy_engine.bench import random_models
 from cosy_engine.build import make_stages
 from cosy_engine.compare import Comparison, EngineSubject, RandomSubject, Variant, as_csv, as_data
 from cosy_engine.compare.likeness import forced_log_probs, likeness, log_mel
+from cosy_engine.compare.outcome import STAGES, Outcome
 from cosy_engine.compare.picture import difference, render, unpacked
-from cosy_engine.compare.run import STAGES, Outcome
 from cosy_engine.errors import Busy, Cancelled, InputMissing, ModeUnavailable, NotFinite, SettingInvalid
 from tests.test_engine import TEXT, WORDS, speechlike
 from tools.miniature.make import small_spec

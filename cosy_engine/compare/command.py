@@ -79,8 +79,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
+    from cosy_engine.compare.outcome import ALL_VARIANTS, Variant
     from cosy_engine.compare.record import as_data
-    from cosy_engine.compare.run import ALL_VARIANTS, Comparison, Variant
+    from cosy_engine.compare.run import Comparison
 
     chosen = None if arguments.variants == "all" else [Variant.parse(text) for text in arguments.variants.split(",")]
     baseline = Variant.parse(arguments.baseline) if arguments.baseline else None
@@ -110,7 +111,7 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _subject(arguments: argparse.Namespace) -> tuple[Any, Any]:
     """(subject, how to close it)."""
-    from cosy_engine.compare.run import EngineSubject, RandomSubject
+    from cosy_engine.compare.subjects import EngineSubject, RandomSubject
 
     if arguments.random:
         from cosy_engine.build import pick_device

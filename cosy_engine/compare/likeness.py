@@ -41,7 +41,7 @@ class Likeness:
 
 
 def likeness(outcome: Any, base: Any, spec: MelSpec) -> Likeness:
-    """Of two run.Outcome."""
+    """Of two outcome.Outcome."""
     own, other = ([i for part in o.spoken for i in part] for o in (outcome, base))
     equal = next((i for i, (a, b) in enumerate(zip(own, other, strict=False)) if a != b), min(len(own), len(other)))
     log_prob = worst = None

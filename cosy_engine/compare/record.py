@@ -17,7 +17,8 @@ from cosy_engine.compare.likeness import log_mel
 from cosy_engine.settings.model_spec import MelSpec
 
 if TYPE_CHECKING:
-    from cosy_engine.compare.run import Comparison, Outcome
+    from cosy_engine.compare.outcome import Outcome
+    from cosy_engine.compare.run import Comparison
 
 FORMAT = "cosy-compare-1"
 SKETCH_BINS, SKETCH_COLUMNS = 40, 120  # of the mel that travels in the JSON, for its picture

@@ -3,211 +3,22 @@ machine that slows down slows all alike."""
 
 from __future__ import annotations
 
-import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import median
-from typing import Any, Protocol
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from cosy_engine.bench import Bench, random_models
-from cosy_engine.build import unavailable_here
-from cosy_engine.compare.likeness import Likeness, forced_log_probs, likeness
-from cosy_engine.engine import Engine
+from cosy_engine.compare.likeness import forced_log_probs, likeness
+from cosy_engine.compare.outcome import STAGES, Outcome, Run, Variant
+from cosy_engine.compare.subjects import Subject
 from cosy_engine.errors import Busy, Cancelled, CosyError, ModeUnavailable, SettingInvalid
 from cosy_engine.health.measure import PeakMemory, copy_bandwidth, wait
-from cosy_engine.scheduling.guard import Guard
-from cosy_engine.scheduling.session import Job, SegmentJob, Session
-from cosy_engine.scheduling.worker import Worker
-from cosy_engine.settings.engine_config import PRECISIONS, TIERS
-from cosy_engine.settings.model_spec import ModelSpec
-from cosy_engine.types import Request
+from cosy_engine.scheduling.session import Session
 
-STAGES = ("reference", "prefill", "decode", "flow", "vocoder", "other")  # other: checks, copies, waits between stages
 FORCED_TOKENS = 32  # of the baseline, whose log-probabilities are compared
-Spread = tuple[float, float]  # median, largest minus smallest
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One way to run a request."""
-
-    tier: str
-    precision: str
-    stream: bool = False
-
-    @property
-    def id(self) -> str:
-        return f"{self.tier}-{self.precision}-{'stream' if self.stream else 'whole'}"
-
-    @classmethod
-    def parse(cls, text: str) -> Variant:
-        """From an id; "-whole" may be left out.
-
-        Raises: SettingInvalid: no such variant.
-        """
-        parts = text.strip().split("-")
-        tier, precision, how = parts if len(parts) == 3 else [*parts, "whole"] if len(parts) == 2 else ("", "", "")
-        if tier not in TIERS or precision not in PRECISIONS or how not in ("whole", "stream"):
-            raise SettingInvalid(
-                f"unknown variant {text!r}: write tier-precision or tier-precision-stream, for example graph-fp16-stream "
-                f"(tiers: {', '.join(TIERS)}; precisions: {', '.join(PRECISIONS)})"
-            )
-        return cls(tier, precision, how == "stream")
-
-
-ALL_VARIANTS = tuple(Variant(t, p, s) for s in (False, True) for t in TIERS for p in PRECISIONS)
-
-
-class Subject(Protocol):
-    """What is compared: a model with its worker, and one job. unavailable: tier or precision -> why not here."""
-
-    name: str
-    spec: ModelSpec
-    device: torch.device
-    shelf: Any
-    worker: Worker
-    guard: Guard
-    unavailable: dict[str, str]
-
-    def job(self, stream: bool) -> Job:
-        """The job, with everything before the model (text, reference) done anew."""
-        ...
-
-    def warming(self) -> bool:
-        """Whether the worker still has work of its own."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """What is asked of the model, without private words."""
-        ...
-
-
-class EngineSubject:
-    """A request to a loaded engine. The seed is fixed once, so that all variants draw alike."""
-
-    def __init__(self, engine: Engine, request: Request):
-        """Raises: SettingInvalid: text that arrives in pieces cannot be spoken twice."""
-        if not isinstance(request.text, str):
-            raise SettingInvalid("text in pieces cannot be compared: give the whole text")
-        seed = secrets.randbelow(2**31) if request.seed is None else request.seed
-        self.request = replace(request, seed=seed, tier=None, precision=None)
-        self.engine, self.name, self.spec = engine, engine.name, engine.spec
-        self.shelf, self.worker, self.guard = engine.shelf, engine.worker, engine.guard
-        self.device = engine.shelf.device
-        self.unavailable = engine.unavailable
-
-    def job(self, stream: bool) -> Job:
-        self.engine.voices.forget()
-        speed = 1.0 if stream else self.request.speed
-        return self.engine.job(replace(self.request, stream=stream, speed=speed))[0]
-
-    def warming(self) -> bool:
-        done, total = self.engine.warm_up_progress()
-        return done < total
-
-    def facts(self) -> dict[str, Any]:
-        text = self.request.text
-        return {"mode": self.request.mode, "characters": len(text), "seed": self.request.seed}
-
-
-class RandomSubject:
-    """Random weights of a release's sizes on a worker of its own; a fixed number of tokens is spoken."""
-
-    def __init__(self, name: str, spec: ModelSpec, device: torch.device, tokens: int = 125, seed: int = 1):
-        models = random_models(spec, device)
-        self._bench = Bench(spec, models, rows=[1])
-        self.name, self.spec, self.device, self.tokens, self.seed = name, spec, device, tokens, seed
-        self.shelf, self.guard = self._bench.shelf, Guard(noise_crossings=1.0)  # random weights make noise
-        self.worker = Worker(slots=1, queue=1)
-        self.unavailable = unavailable_here(device, spec.llm)
-
-    def job(self, stream: bool) -> Job:
-        segment = SegmentJob("random", (), tuple(self._bench.text), fixed_tokens=self.tokens)
-        return Job((segment,), self._bench.voice, True, self.seed, self.spec.mel.rate_hz, stream=stream)
-
-    def warming(self) -> bool:
-        return self.worker.chores_left > 0
-
-    def facts(self) -> dict[str, Any]:
-        return {"mode": "fixed_tokens", "tokens": self.tokens, "reference_tokens": len(self._bench.voice.tokens)}
-
-    def close(self) -> None:
-        self.worker.close()
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One run. first_s, wall_s: from request in to first and last sample out, reference included. stages_s: by STAGES;
-    in streaming decode is what rendering had to wait for, because both run side by side. memory_bytes: see PeakMemory.
-    disturbed: others were served meanwhile."""
-
-    first_s: float
-    wall_s: float
-    audio_s: float
-    tokens: int
-    stages_s: dict[str, float]
-    memory_bytes: int | None
-    retries: int
-    disturbed: bool
-
-
-@dataclass(eq=False)
-class Outcome:
-    """A variant's runs and its sound. error: why it has none or no more. spoken: ids of the last run, segment by segment.
-    floor_ms: time to read the weights of a decode step once. capture_s: warming up before the first run."""
-
-    variant: Variant
-    runs: list[Run] = field(default_factory=list)
-    samples: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
-    rate_hz: int = 24000
-    spoken: list[list[int]] = field(default_factory=list)
-    floor_ms: float = 0.0
-    resting_bytes: int = 0
-    capture_s: float = 0.0
-    log_probs: torch.Tensor | None = None
-    likeness: Likeness | None = None
-    error: str = ""
-
-    def of(self, figure: Callable[[Run], float]) -> Spread:
-        """Median and spread of a figure over the runs."""
-        values = [figure(run) for run in self.runs]
-        return median(values), max(values) - min(values)
-
-    @property
-    def first_ms(self) -> Spread:
-        return self.of(lambda run: 1000 * run.first_s)
-
-    @property
-    def rtf(self) -> Spread:
-        return self.of(lambda run: run.wall_s / run.audio_s if run.audio_s else 0.0)
-
-    @property
-    def token_ms(self) -> Spread | None:
-        """Milliseconds of a token; None where nothing was decoded."""
-        if not self.runs[-1].tokens:
-            return None
-        return self.of(lambda run: 1000 * run.stages_s["decode"] / run.tokens)
-
-    @property
-    def floor_ratio(self) -> float | None:
-        """A token's time over the floor; None in streaming, where decoding hides behind rendering."""
-        if self.variant.stream or not self.floor_ms or self.token_ms is None:
-            return None
-        return self.token_ms[0] / self.floor_ms
-
-    @property
-    def memory_gb(self) -> float | None:
-        """Weights, cache and the most that a run took besides; on a CPU the peak of the whole process."""
-        taken = [run.memory_bytes for run in self.runs if run.memory_bytes is not None]
-        return (self.resting_bytes + max(taken)) / 1e9 if taken else None
-
-    def stages_ms(self) -> dict[str, float]:
-        return {stage: self.of(lambda run, stage=stage: 1000 * run.stages_s[stage])[0] for stage in STAGES}
 
 
 @dataclass(frozen=True)
