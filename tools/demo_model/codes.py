@@ -10,6 +10,7 @@ are 36 MB of tokens each way. The tokens are what the exported file gives (float
 import argparse
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +40,7 @@ class Codes:
     vectors: np.ndarray
     text: list[str]
 
-    @property
+    @cached_property
     def start(self) -> np.ndarray:
         """(U,) where each utterance begins in `tokens`."""
         return np.cumsum([0, *self.length[:-1]])

@@ -24,7 +24,7 @@ from cosy_engine.flow import Flow, build_flow
 from cosy_engine.flow.layers import attention_mask
 from cosy_engine.settings.model_spec import DiTSpec, MelSpec
 from cosy_engine.stages import FlowPrompt
-from tools.demo_model import codes, cuda_graph, data, schedule, sizes
+from tools.demo_model import codes, cuda_graph, data, positional_conv, schedule, sizes
 
 MEL = MelSpec()
 FRAMES_PER_TOKEN = 2
@@ -199,6 +199,8 @@ def main():
     average = cuda_graph.DeviceAverage(flow, 0.9995)
     hours = float(c.seconds.sum() / 3600)
     log(note="loaded", hours=hours, utterances=len(c.items), parameters=schedule.parameters(flow))
+    forms = positional_conv.choose(flow, a.rows, FRAMES_PER_TOKEN * a.tokens)
+    log(note="ms of a positional convolution", **{name: 1000 * took for name, took in forms.items()})
     clock = schedule.Clock(a.seconds, a.steps)
     rate.fill_(clock.rate(a.rate))
     steps = [cuda_graph.captured(Step(flow, rows, optimiser, average, streaming)) for streaming in (False, True)]
@@ -210,6 +212,7 @@ def main():
         if clock.step % 500 == 0 or clock.step == 20:
             log.means(step=clock.step, rate=rate)
     average.apply()
+    positional_conv.restore(flow)
     flow.finish_loading()
     facts = {"steps": clock.step, "seconds": round(clock.elapsed_s()), "hours": round(hours, 2)}
     facts |= {"dim": a.dim, "depth": a.depth}
