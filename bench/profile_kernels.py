@@ -141,7 +141,7 @@ def micro(models, spec, options) -> Named:
             (128, 64, 8, 3), (128, 64, 4, 3), (128, 64, 8, 2), (128, 128, 8, 2), (64, 64, 4, 3), (64, 64, 4, 2), (64, 128, 4, 2),
             (64, 32, 4, 3),
         ):  # fmt: skip
-            yield f"attention: kernel {cut}", lambda cut=cut: FlowKernels(cut).attention(mixed, limits)
+            yield f"attention: kernel {cut}", lambda cut=cut: FlowKernels((cut,)).attention(mixed, limits)
     x, weight, bias = random(2 * frames, width), random(inner, width), random(inner)
     flat = random(2 * frames, inner)
     yield "wide: product, then gelu", lambda: F.gelu(F.linear(x, weight, bias), approximate="tanh")

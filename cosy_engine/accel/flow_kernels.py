@@ -1,22 +1,32 @@
 """The velocity estimators' operations in Triton (FlowKernels, with the calls of flow_lean.PlainOps), for half precision.
 
 Here attention that knows its lengths; the other kernels: flow_pointwise, flow_products. v3's large products stay with cuBLAS, which is
-faster at its sizes than what Triton makes of them; v2's are so small that launches decide.
+faster at its sizes than what Triton makes of them; v2's are so small that launches decide. Where several cuts of a kernel (or a
+library) compute the same, what is fastest on the device is measured while a bucket warms up.
 """
 
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from cosy_engine.accel.fastest import Fastest
+from cosy_engine.accel.flow_lean import causal
 from cosy_engine.accel.flow_pointwise import add_norm, norm_mish, rotate_first
-from cosy_engine.accel.flow_products import norm_product, position_conv, product_add
+from cosy_engine.accel.flow_products import conv, norm_product, position_conv, product_add
+
+LIBRARY = "library"  # a way to make a product: by cuBLAS or cuDNN
+ATTENTION = ((64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2))  # queries, keys of a tile, warps, stages
+NORM = ((64, 128, 8), (128, 128, 16), LIBRARY)  # rows, columns of a tile, warps
+ADD = ((64, 64, 4, 64, 4), (64, 32, 4, 128, 3), LIBRARY)  # rows, columns, warps, depth of a step, stages
+CONV = ((64, 64, 4, 64, 4), LIBRARY)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["frames"])
 def attend(
     mixed, out, limits, scale, frames,
     HEADS: tl.constexpr, HD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
@@ -77,24 +87,25 @@ def attend(
 class FlowKernels:
     """The operations of flow_lean in Triton.
 
-    attention_cut: (queries, keys) of a tile, warps, stages. norm_cut, add_cut: rows and columns of a tile, warps (and depth,
-    stages) of norm_product and product_add. pdl: programmatic dependent launch, None asks the device.
+    attention, norm, add, conv: cuts to choose from, see above. pdl: programmatic dependent launch, None asks the device.
     """
 
     fused = True
 
     def __init__(
         self,
-        attention_cut: tuple[int, int, int, int] = (128, 64, 8, 3),
-        norm_cut: tuple[int, int, int] = (64, 128, 4),
-        add_cut: tuple[int, int, int, int, int] = (64, 64, 4, 64, 4),
+        attention: tuple = ATTENTION,
+        norm: tuple = NORM,
+        add: tuple = ADD,
+        conv: tuple = CONV,
         pdl: bool | None = None,
     ):
-        self.attention_cut, self.norm_cut, self.add_cut = attention_cut, norm_cut, add_cut
+        self.cuts = {"attention": attention, "norm": norm, "add": add, "conv": conv}
         able = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 9
         self.pdl = able if pdl is None else pdl
+        self.fastest = Fastest()
 
-    def _launch(self, warps: int, stages: int = 3) -> dict:
+    def _launch(self, warps: int = 4, stages: int = 3) -> dict:
         return dict(num_warps=warps, num_stages=stages, PDL=self.pdl, launch_pdl=self.pdl)
 
     @staticmethod
@@ -116,27 +127,38 @@ class FlowKernels:
         out = torch.empty_like(h, dtype=dtype)
         add_norm[(triton.cdiv(rows, tile["R"]),)](
             h, h if add is None else add, scale if gate is None else gate, scale, shift, out, rows, eps,
-            ADD=add is not None, GATE=gate is not None, **tile,
+            ADD=add is not None, GATE=gate is not None, **tile, **self._launch(),
         )  # fmt: skip
         return h, out
 
-    def norm_mish(self, x: Tensor, norm, add: Tensor, dtype: torch.dtype) -> Tensor:
+    def carried(self, h: Tensor, dtype: torch.dtype) -> Tensor:
+        return h  # `conv` takes fp32
+
+    def conv(self, x: Tensor, layer) -> Tensor:
         batch, frames, width = x.shape
-        rows, tile = batch * frames, self._tile(width)
-        out = torch.empty(x.shape, dtype=dtype, device=x.device)
+        size, _, taps = layer.weight.shape
+        step = min(64, width & -width)
+
+        def run(cut) -> Tensor:
+            if cut == LIBRARY:
+                return causal(x.to(layer.weight.dtype), layer).contiguous()
+            rows, columns, warps, depth, stages = cut
+            out = torch.empty(batch, frames, size, dtype=layer.weight.dtype, device=x.device)
+            conv[(triton.cdiv(frames, rows), triton.cdiv(size, columns), batch)](
+                x, layer.weight.data, layer.bias.data, out, frames,
+                C=width, N=size, TAPS=taps, BM=rows, BN=columns, BK=min(depth, step), **self._launch(warps, stages),
+            )  # fmt: skip
+            return out
+
+        return self.fastest(("conv", *x.shape, x.dtype, size, taps), self.cuts["conv"], run)
+
+    def conv_mish(self, x: Tensor, layer, norm, add: Tensor, dtype: torch.dtype) -> Tensor:
+        y = self.conv(x, layer)
+        rows, tile = y.shape[0] * y.shape[1], self._tile(y.shape[2])
+        out = torch.empty(y.shape, dtype=dtype, device=x.device)
         norm_mish[(triton.cdiv(rows, tile["R"]),)](
-            x,
-            norm.weight.data,
-            norm.bias.data,
-            add,
-            out,
-            rows,
-            frames,
-            x.stride(0),
-            norm.eps,
-            VECTOR=add.dim() == 1,
-            **tile,
-        )
+            y, norm.weight.data, norm.bias.data, add, out, rows, norm.eps, VECTOR=add.dim() == 1, **tile, **self._launch(),
+        )  # fmt: skip
         return out
 
     def turns(self, cos: Tensor, sin: Tensor) -> Tensor:
@@ -146,43 +168,63 @@ class FlowKernels:
         batch, frames, _, heads, width = mixed.shape
         rows = batch * frames
         rotate_first[(triton.cdiv(rows, 16), 2)](
-            mixed, turns[0], turns[1], rows, frames, 3 * heads * width, heads * width, HALF=width // 2, R=16
-        )
+            mixed, turns[0], turns[1], rows, frames, 3 * heads * width, heads * width, HALF=width // 2, R=16,
+            **self._launch(),
+        )  # fmt: skip
 
     def attention(self, mixed: Tensor, visible: Tensor) -> Tensor:
         batch, frames, _, heads, width = mixed.shape
-        out = torch.empty(batch, frames, heads * width, dtype=mixed.dtype, device=mixed.device)
-        queries, keys, warps, stages = self.attention_cut
-        attend[(triton.cdiv(frames, queries), batch * heads)](
-            mixed, out, visible, width**-0.5, frames, HEADS=heads, HD=width, BM=queries, BN=keys,
-            **self._launch(warps, stages),
-        )  # fmt: skip
-        return out
 
-    def position_conv(self, x: Tensor, conv, add: Tensor | None) -> Tensor:
+        def run(cut) -> Tensor:
+            out = torch.empty(batch, frames, heads * width, dtype=mixed.dtype, device=mixed.device)
+            queries, keys, warps, stages = cut
+            attend[(triton.cdiv(frames, queries), batch * heads)](
+                mixed, out, visible, width**-0.5, frames, HEADS=heads, HD=width, BM=queries, BN=keys,
+                **self._launch(warps, stages),
+            )  # fmt: skip
+            return out
+
+        return self.fastest(("attention", *mixed.shape), self.cuts["attention"], run)
+
+    def position_conv(self, x: Tensor, layer, add: Tensor | None) -> Tensor:
         batch, frames, width = x.shape
         out = torch.empty(x.shape, dtype=x.dtype if add is None else torch.float32, device=x.device)
-        position_conv[(triton.cdiv(frames, 128), conv.groups, batch)](
-            x, conv.weight.data, conv.bias.data, x if add is None else add, out, frames,
-            C=width, G=width // conv.groups, TAPS=conv.kernel_size[0], BM=128, ADD=add is not None, num_warps=4, num_stages=4,
+        position_conv[(triton.cdiv(frames, 128), layer.groups, batch)](
+            x, layer.weight.data, layer.bias.data, x if add is None else add, out, frames,
+            C=width, G=width // layer.groups, TAPS=layer.kernel_size[0], BM=128, ADD=add is not None,
+            **self._launch(4, 4),
         )  # fmt: skip
         return out
 
     def norm_product(self, h: Tensor, norm, weight: Tensor, bias: Tensor | None, gelu: bool) -> Tensor:
         rows, size, width = h.shape[0] * h.shape[1], len(weight), h.shape[2]
-        out = torch.empty(*h.shape[:2], size, dtype=weight.dtype, device=h.device)
-        block, columns, warps = self.norm_cut
-        norm_product[(triton.cdiv(rows, block), triton.cdiv(size, columns))](
-            h, norm.weight.data, norm.bias.data, weight, weight if bias is None else bias, out, rows, norm.eps,
-            K=width, N=size, BM=block, BN=columns, BIAS=bias is not None, GELU=gelu, **self._launch(warps),
-        )  # fmt: skip
-        return out
+
+        def run(cut) -> Tensor:
+            if cut == LIBRARY:
+                y = self.add_norm(h, None, None, norm.weight.data, norm.bias.data, norm.eps, weight.dtype)[1]
+                y = F.linear(y, weight, bias)
+                return F.gelu(y) if gelu else y
+            out = torch.empty(*h.shape[:2], size, dtype=weight.dtype, device=h.device)
+            block, columns, warps = cut
+            norm_product[(triton.cdiv(rows, block), triton.cdiv(size, columns))](
+                h, norm.weight.data, norm.bias.data, weight, weight if bias is None else bias, out, rows, norm.eps,
+                K=width, N=size, BM=block, BN=columns, BIAS=bias is not None, GELU=gelu, **self._launch(warps),
+            )  # fmt: skip
+            return out
+
+        return self.fastest(("norm product", rows, width, size), self.cuts["norm"], run)
 
     def product_add(self, h: Tensor, x: Tensor, layer) -> Tensor:
         rows, (size, depth) = h.shape[0] * h.shape[1], layer.weight.shape
-        block, columns, warps, step, stages = self.add_cut
-        product_add[(triton.cdiv(rows, block), triton.cdiv(size, columns))](
-            x, layer.weight.data, layer.bias.data, h, rows,
-            K=depth, N=size, BM=block, BN=columns, BK=min(step, depth), **self._launch(warps, stages),
-        )  # fmt: skip
-        return h
+
+        def run(cut) -> Tensor:
+            if cut == LIBRARY:
+                return h.add_(layer(x))
+            block, columns, warps, step, stages = cut
+            product_add[(triton.cdiv(rows, block), triton.cdiv(size, columns))](
+                x, layer.weight.data, layer.bias.data, h, rows,
+                K=depth, N=size, BM=block, BN=columns, BK=min(step, depth), **self._launch(warps, stages),
+            )  # fmt: skip
+            return h
+
+        return self.fastest(("product add", rows, depth, size), self.cuts["add"], run)

@@ -40,9 +40,20 @@ class PlainOps:
             h = h + add if gate is None else torch.addcmul(h, gate, add)
         return h, F.layer_norm(h, h.shape[-1:], scale, shift, eps).to(dtype)
 
-    def norm_mish(self, x: Tensor, norm, add: Tensor, dtype: torch.dtype) -> Tensor:
-        """mish(LN(x)) + add in dtype. x: (B, F, D). norm: its weight, bias and eps. add: (D,) or (B, F, D)."""
-        return (F.mish(F.layer_norm(x.float(), x.shape[-1:], norm.weight, norm.bias, norm.eps)) + add).to(dtype)
+    def carried(self, h: Tensor, dtype: torch.dtype) -> Tensor:
+        """h (B, F, C) fp32 as `conv` takes it."""
+        return h.to(dtype)
+
+    def conv(self, x: Tensor, layer) -> Tensor:
+        """Causal convolution of (B, F, C) as `carried` -> (B, F, C') in the weight's dtype. One of one tap is a linear layer."""
+        if layer.kernel_size[0] == 1:
+            return F.linear(x, layer.weight[..., 0], layer.bias)
+        return causal(x, layer)
+
+    def conv_mish(self, x: Tensor, layer, norm, add: Tensor, dtype: torch.dtype) -> Tensor:
+        """mish(LN(conv(x))) + add in dtype. norm: its weight, bias and eps. add: (C',) or (B, F, C')."""
+        y = self.conv(x, layer).float()
+        return (F.mish(F.layer_norm(y, y.shape[-1:], norm.weight, norm.bias, norm.eps)) + add).to(dtype)
 
     def turns(self, cos: Tensor, sin: Tensor) -> Tensor:
         """The form in which `rotate` wants the angles of (F, D / 2) pairs."""
@@ -179,11 +190,10 @@ class LeanUNet:
         return table
 
     def _resnet(self, x: Tensor, part, time_bias: Tensor, dtype: torch.dtype) -> Tensor:
-        """x: (B, F, C) in dtype -> (B, F, width) fp32."""
-        one, two = part.block1.block, part.block2.block
-        y = self.ops.norm_mish(causal(x, one["0"]), one["2"], time_bias, dtype)
-        shortcut = F.linear(x, part.res_conv.weight[..., 0], part.res_conv.bias)
-        return self.ops.norm_mish(causal(y, two["0"]), two["2"], shortcut, torch.float32)
+        """x: (B, F, C) in dtype or as `carried` -> (B, F, width) fp32."""
+        ops, one, two = self.ops, part.block1.block, part.block2.block
+        y = ops.conv_mish(x, one["0"], one["2"], time_bias, dtype)
+        return ops.conv_mish(y, two["0"], two["2"], ops.conv(x, part.res_conv), torch.float32)
 
     def __call__(
         self, x: Tensor, mu: Tensor, speaker: Tensor, cond: Tensor, modulation: Tensor, visible: Tensor
@@ -203,11 +213,11 @@ class LeanUNet:
                 h = ops.product_add(h, ops.attention(mixed, visible), block.attn1.to_out[0])
                 wide = net["0"]["proj"]
                 h = ops.product_add(h, ops.norm_product(h, block.norm3, wide.weight, wide.bias, True), net["2"])
-            half = h.to(dtype)
+            half = ops.carried(h, dtype)
             if i == 0:
                 skip = half
             if len(stage) == 3:
-                half = causal(half, stage[2]).contiguous()
-        final = self.unet.final_block.block
-        zero = torch.zeros_like(final["2"].bias)
-        return self.unet.final_proj(ops.norm_mish(causal(half, final["0"]), final["2"], zero, dtype)).float()
+                half = ops.conv(half, stage[2]).contiguous()
+        final, last = self.unet.final_block.block, self.unet.final_proj
+        y = ops.conv_mish(half, final["0"], final["2"], torch.zeros_like(final["2"].bias), dtype)
+        return ops.conv(y, last).float()

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cosy_engine.accel.flow_graph import GraphFlow
-from cosy_engine.accel.flow_kernels import FlowKernels
+from cosy_engine.accel.flow_kernels import LIBRARY, FlowKernels
 from cosy_engine.accel.flow_lean import PlainOps
 from tests.flow import models
 
@@ -15,7 +15,8 @@ SIZES = {
     "v2": replace(models.TINY["v2"].estimator, head_dim=16),
     "v3": replace(models.TINY["v3"].estimator, dim=256, head_dim=16, heads=2),
 }
-KERNELS = FlowKernels(attention_cut=(64, 32, 4, 2))
+KERNELS = FlowKernels(attention=((64, 32, 4, 2),))
+BY_LIBRARY = FlowKernels(attention=((64, 32, 4, 2),), norm=(LIBRARY,), add=(LIBRARY,), conv=(LIBRARY,))
 
 
 def flow_of(version: str, monkeypatch):
@@ -23,12 +24,12 @@ def flow_of(version: str, monkeypatch):
     return models.tiny_flow(version).set_precision(torch.float16)
 
 
-@pytest.mark.parametrize("version", SIZES)
-def test_kernels_give_what_plain_torch_gives(version, monkeypatch):
+@pytest.mark.parametrize(("version", "kernels"), [("v2", KERNELS), ("v2", BY_LIBRARY), ("v3", KERNELS)])
+def test_kernels_give_what_plain_torch_gives(version, kernels, monkeypatch):
     flow = flow_of(version, monkeypatch)
     both = [
         GraphFlow(flow, buckets=(104,), capture_graph=lambda step, share: step, ops=ops)
-        for ops in (PlainOps(), KERNELS)
+        for ops in (PlainOps(), kernels)
     ]
     for fast in both:
         fast.capture(104)
@@ -55,7 +56,7 @@ def test_attention_sees_valid_keys_up_to_the_block_and_garbage_stays_out():
         dirty = mixed.clone()
         dirty[:, valid:] = torch.nan
         for cut in ((64, 32, 4, 2), (32, 64, 4, 2), (128, 128, 4, 2)):
-            ours = FlowKernels(cut).attention(dirty, torch.tensor([valid, blocks], dtype=torch.int32))
+            ours = FlowKernels((cut,)).attention(dirty, torch.tensor([valid, blocks], dtype=torch.int32))
             # fp16 weights of the sum and fp16 output, values of about 1
             torch.testing.assert_close(ours[:, :valid].float(), expected[:, :valid], atol=4e-3, rtol=0)
 
