@@ -13,6 +13,7 @@ from cosy_engine.errors import FETCH, ModelFilesError
 
 BODY = "llm.model.model."
 TEXT_HEAD = "llm.model.lm_head.weight"  # tied to the text embedding; its logits are never used
+ROWS = "::rows"  # int8 matrices carry one factor per row beside them, under their own name and this
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
@@ -39,7 +40,40 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     for name, value in state.items():
         if not isinstance(name, str) or value.layout != torch.strided or value.is_meta:
             raise ModelFilesError(misfit(path.name, f"{name!r} is no dense tensor with a name"))
-    return state
+    return widened(state, path.name)
+
+
+def in_int8_rows(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Matrices and convolutions as int8 with a half-precision factor per row; all else stays as it is.
+
+    A row is everything that makes one output. Rounding moves a weight by at most 1/254 of the largest of its row.
+    """
+    out = dict(state)
+    for name, value in state.items():
+        if value.is_floating_point() and value.ndim >= 2 and value.shape[1:].numel() >= 32:
+            wide = value.float()
+            factor = (wide.flatten(1).abs().amax(1).clamp(min=1e-4) / 127).half()
+            out[name] = (wide / _beside(factor, wide)).round().clamp(-127, 127).to(torch.int8)
+            out[name + ROWS] = factor
+    return out
+
+
+def widened(state: dict[str, Tensor], file: str) -> dict[str, Tensor]:
+    """Undo `in_int8_rows`; files without such rows, the published ones among them, come back as they are.
+
+    Raises: ModelFilesError: factors without their matrix, or of another number of rows.
+    """
+    out = {name: value for name, value in state.items() if not name.endswith(ROWS)}
+    for name in (name.removesuffix(ROWS) for name in state if name.endswith(ROWS)):
+        factor, value = state[name + ROWS], out.get(name)
+        if value is None or value.dtype != torch.int8 or factor.shape != value.shape[:1]:
+            raise ModelFilesError(misfit(file, f"{name} has row factors that do not belong to it"))
+        out[name] = value.float() * _beside(factor.float(), value)
+    return out
+
+
+def _beside(factor: Tensor, value: Tensor) -> Tensor:
+    return factor.view(-1, *(1,) * (value.ndim - 1))
 
 
 def check_file(path: Path) -> None:

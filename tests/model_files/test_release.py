@@ -12,7 +12,7 @@ from cosy_engine.errors import ModelFilesError
 from cosy_engine.flow import build_flow
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import find_release, read_spec
-from cosy_engine.model_files.weights import published_llm_names, read_checkpoint
+from cosy_engine.model_files.weights import in_int8_rows, published_llm_names, read_checkpoint, widened
 from cosy_engine.model_files.yaml_data import read_yaml
 from cosy_engine.settings.published import PUBLISHED
 from cosy_engine.vocoder import build_vocoder
@@ -103,6 +103,36 @@ def test_a_checkpoint_with_code_in_it_is_refused(tmp_path, monkeypatch):
         with pytest.raises(ModelFilesError, match=r"llm\.pt"):
             read_checkpoint(path)
     assert not (tmp_path / "called-by-pickle").exists()
+
+
+def test_int8_rows_come_back_within_half_a_step_and_other_tensors_as_they_are():
+    torch.manual_seed(0)
+    state = {
+        "linear": torch.randn(7, 64),
+        "conv": torch.randn(5, 40, 3),
+        "zero": torch.zeros(3, 64),
+        "bias": torch.randn(7),
+    }
+    small = in_int8_rows(state)
+    assert {small[name].dtype for name in ("linear", "conv", "zero")} == {torch.int8} and small["bias"] is state["bias"]
+    back = widened(small, "llm.pt")
+    assert back.keys() == state.keys() and torch.equal(back["zero"], state["zero"])
+    for name in ("linear", "conv"):
+        largest = state[name].flatten(1).abs().amax(1)
+        off = (back[name] - state[name]).flatten(1).abs().amax(1)
+        assert (off <= largest / 127 * 0.51).all()  # half a step, and the factor's own rounding to half precision
+    assert widened(state, "llm.pt") == state
+
+
+def test_row_factors_without_their_matrix_are_refused():
+    small = in_int8_rows({"linear": torch.randn(7, 64)})
+    for wrong in (
+        {"linear::rows": small["linear::rows"]},
+        small | {"linear::rows": torch.ones(6).half()},
+        small | {"linear": torch.randn(7, 64)},
+    ):
+        with pytest.raises(ModelFilesError, match="linear has row factors that do not belong to it"):
+            widened(wrong, "llm.pt")
 
 
 @pytest.fixture
