@@ -108,7 +108,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="webui.py", description=__doc__)
     parser.add_argument(
-        "--model", type=Path, help="model folder; default: a release under pretrained_models/, else the miniature"
+        "--model", type=Path, help="model folder; default: a release under pretrained_models/, else the demo voice"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     parser.add_argument(

@@ -29,7 +29,7 @@ WORDS = "the quick brown fox jumps over the lazy dog"
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=15)
-    parser.add_argument("--model", type=Path, help="default: a release under pretrained_models/, else the miniature")
+    parser.add_argument("--model", type=Path, help="default: a release under pretrained_models/, else the demo voice")
     arguments = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
     if not chromium:

@@ -1,6 +1,6 @@
 """Do memory, threads, speed or sound change when an engine runs for long?
 
-    python bench/soak.py [--model assets/miniature] [--jobs 300] [--every 20] [--device cpu] [--tier eager]
+    python bench/soak.py [--model assets/demo_voice] [--jobs 300] [--every 20] [--device cpu] [--tier eager]
 
 Mixed jobs: all modes, whole and streamed, one to four short texts at once, one in seven left early. Every `--every` jobs
 a line says what is held. At the end a job with a fixed seed must give the samples it gave at the start. Flat means: no
@@ -90,7 +90,7 @@ def mixed_jobs(engine: Engine, count: int, seed: int, texts: tuple[str, ...] = T
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default=str(Path(__file__).resolve().parent.parent / "assets" / "miniature"))
+    parser.add_argument("--model", default=str(Path(__file__).resolve().parent.parent / "assets" / "demo_voice"))
     parser.add_argument("--jobs", type=int, default=300)
     parser.add_argument("--every", type=int, default=20)
     parser.add_argument("--device", default="cpu")

@@ -55,7 +55,7 @@ def _clone_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text", default="", help="words to speak; - reads standard input")
     parser.add_argument("--out", required=True, type=Path, help="file to write: .wav (16-bit), .flac, .ogg or .mp3")
     parser.add_argument(
-        "--model", type=Path, help="model folder; default: a release under pretrained_models/, else the miniature"
+        "--model", type=Path, help="model folder; default: a release under pretrained_models/, else the demo voice"
     )
     parser.add_argument("--llm", help="language-model file in the folder, for example llm.rl.pt")
     parser.add_argument(

@@ -45,7 +45,7 @@ from cosy_engine.vocoder import build_vocoder, stretch
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parent.parent
-MINIATURE = ROOT / "assets" / "miniature"
+DEMO_VOICE = ROOT / "assets" / "demo_voice"
 ROW_POSITIONS, ROW_DRAWS = 2048, 1024
 STEPS_PER_LAUNCH = 4  # on a GPU: results travel once for so many tokens; a row that ends wastes as many steps at most
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -55,7 +55,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     """A ready engine.
 
     Args: model: a model folder; None takes a release found under pretrained_models/ (v3 before v2), else the built-in
-    miniature. options: fields of EngineConfig, for example device="cpu", precision="bf16".
+    demo voice. options: fields of EngineConfig, for example device="cpu", precision="bf16".
     Raises: ModelFilesError: the folder cannot be used. ModeUnavailable: the device or precision is not there.
     """
     config = config or EngineConfig(**options)
@@ -89,7 +89,13 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     engine = Engine(
         spec=release.spec,
         name=release.name,
-        text=TextFrontend(tokenizer, release.spec, max_chars=config.max_text_chars),
+        text=TextFrontend(
+            tokenizer,
+            release.spec,
+            max_chars=config.max_text_chars,
+            languages=tuple(release.card.get("languages", ())),
+            knows_tags=release.card.get("tags", True),
+        ),
         voices=voices,
         shelf=shelf,
         config=config,
@@ -294,12 +300,12 @@ def between_products(precision: str, flow: FlowSpec) -> tuple[Any, Any]:
 
 
 def default_folder() -> Path:
-    """A published release under pretrained_models/, v3 before v2, else the miniature."""
+    """A published release under pretrained_models/, v3 before v2, else the demo voice."""
     base = Path(os.environ.get("COSY_MODELS") or ROOT / "pretrained_models")
     for name in ("cosyvoice3.yaml", "cosyvoice2.yaml", "cosyvoice.yaml"):
         for yaml in sorted(base.glob(f"*/{name}")):
             return yaml.parent
-    return MINIATURE
+    return DEMO_VOICE
 
 
 def pick_device(wanted: str) -> torch.device:

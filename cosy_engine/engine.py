@@ -17,6 +17,7 @@ from cosy_engine.audio.voice import VoiceEncoder
 from cosy_engine.audio.waveform import read_clip
 from cosy_engine.audio.window import best_window
 from cosy_engine.errors import (
+    FETCH,
     Cancelled,
     CosyError,
     InputMissing,
@@ -145,6 +146,11 @@ class Engine:
         if config.warm_up:
             self.worker.add_chores(shelf.chores(config.precision, self.tier))
 
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """Ids of the modes that this model was taught."""
+        return tuple(name for name in MODES if name != "instruct" or self.card.get("instructions", True))
+
     def warm_up_progress(self) -> tuple[int, int]:
         """(pieces done, pieces in all); equal when warm, also where there was nothing to do."""
         return self.worker.chores_total - self.worker.chores_left, self.worker.chores_total
@@ -195,6 +201,10 @@ class Engine:
         """All that comes before the model: a request's job, and notes for the user."""
         mode = check_request(request)
         self._check_available(request)
+        if "instruct" not in self.modes and self.text.has_instruction(mode, request.instruction):
+            raise ModeUnavailable(
+                f"mode instruct is not available here: this model was not taught instructions; get a full one with {FETCH} v3"
+            )
         pieces = mode.speaks_text and not isinstance(request.text, str)
         notes: list[str] = []
         plan = None

@@ -35,6 +35,12 @@ class TextTooLong(UserError):
     code = "text_too_long"
 
 
+class LanguageUnknown(UserError):
+    """The model was not taught the language of a text."""
+
+    code = "language_unknown"
+
+
 class InputMissing(UserError):
     """A mode needs an input that was not given; `field` names it."""
 

@@ -21,7 +21,7 @@ class CloneTab:
     def __init__(self, handlers: Handlers, words: gr.I18n, examples: list[list[str]]):
         engine = handlers.engine
         self.mode = gr.Radio(
-            [(words(name), name) for name in MODES], value="zero_shot", label=words("mode"), elem_id="mode"
+            [(words(name), name) for name in engine.modes], value="zero_shot", label=words("mode"), elem_id="mode"
         )
         self.mode_hint = gr.HTML(apply_default_css=False, elem_id="mode-hint")
         with gr.Row(equal_height=False):
@@ -156,6 +156,8 @@ class CloneTab:
             uses = {*row.asks, *row.accepts}
             if mode == "saved_voice":
                 uses = uses - {"reference"} | {"voice"}
+            if "instruct" not in engine.modes:
+                uses -= {"instruction"}
             return [cards.mode_hint(mode, language(request)), *(gr.update(visible=name in uses) for name in boxes)]
 
         self.mode.change(shown, self.mode, [self.mode_hint, *boxes.values()], **QUIET)

@@ -80,7 +80,7 @@ def build_page(
             lang, owner = language(request), owner_of(request)
             return (
                 head_words(engine, lang),
-                cards.marks(engine.text.tokenizer.marks, lang),
+                cards.marks(engine.text.marks, lang),
                 f'<p class="empty">{say("clip_empty", lang)}</p>',
                 cards.status(say("idle", lang), kind="idle", keys=say("keys", lang)),
                 f'<p class="empty">{say("result_empty", lang)}</p>',

@@ -35,7 +35,7 @@ def test_clone_writes_a_wav_and_ends_with_one_json_line(capsys, clip, tmp_path):
     status, printed, err = run(
         capsys, "clone", "--reference", clip, "--transcript", WORDS, "--text", TEXT, "--out", out, "--seed", "3", "--device", "cpu"
     )  # fmt: skip
-    assert status == 0 and "untrained" in err
+    assert status == 0 and "demo voice" in err
     report = json.loads(printed.strip().splitlines()[-1])
     samples, rate = soundfile.read(out, dtype="int16")
     assert rate == 24000 and len(samples) == round(report["audio_s"] * rate)

@@ -32,7 +32,10 @@ BODY_FOLDER = "CosyVoice-BlankEN"
 
 @dataclass(frozen=True)
 class Release:
-    """A model folder whose files are all there. card: README-like facts of our own miniature, {} for published ones."""
+    """A model folder whose files are all there. card: facts of a model of our own, {} for published ones:
+
+    name, trained, note (one line for users), languages (the only ones it speaks), instructions and tags (taught or not).
+    """
 
     folder: Path
     spec: ModelSpec

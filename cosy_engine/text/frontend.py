@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from cosy_engine.errors import TextEmpty, TextTooLong, TextUnspeakable
+from cosy_engine.errors import FETCH, LanguageUnknown, TextEmpty, TextTooLong, TextUnspeakable
 from cosy_engine.settings.model_spec import ModelSpec
 from cosy_engine.settings.modes import Mode
 from cosy_engine.text.clean import clean_characters, neutralise_tags, strip_prefix
-from cosy_engine.text.languages import detect
+from cosy_engine.text.languages import NAMES, detect, unspoken
 from cosy_engine.text.normalize import TextNormalizer
 from cosy_engine.text.reference_rules import reference_segments, reference_text
 from cosy_engine.text.split import STOP_S, Segment, speakable, split_text
@@ -52,11 +52,18 @@ class TextFrontend:
         *,
         max_chars: int = MAX_CHARS,
         compatible: bool = False,
+        languages: tuple[str, ...] = (),
+        knows_tags: bool = True,
     ):
-        """compatible: the reference's exact rules, for comparisons; what it does wrong is then done wrong."""
+        """compatible: the reference's exact rules, for comparisons; what it does wrong is then done wrong.
+
+        languages: the only ones that the model speaks, () for no limit. knows_tags: it was taught the tokenizer's tags.
+        """
         self.tokenizer = tokenizer
         self.spec = spec
-        self.normalizer = normalizer or TextNormalizer(tokenizer.marks)
+        self.languages = languages
+        self.marks = tokenizer.marks if knows_tags else ()
+        self.normalizer = normalizer or TextNormalizer(self.marks)
         self.max_chars = max_chars
         self.compatible = compatible
         self._prefix_ids = tokenizer.encode(SYSTEM + END_OF_PROMPT) if spec.needs_prefix else []
@@ -70,6 +77,7 @@ class TextFrontend:
         """Segments of a text to speak. language: ISO 639-1 code, None to detect.
 
         Raises: TextEmpty: nothing but blanks. TextUnspeakable: marks or emoji only. TextTooLong: above max_chars.
+        LanguageUnknown: the model does not speak it.
         """
         if len(text) > self.max_chars:
             raise TextTooLong(
@@ -80,26 +88,31 @@ class TextFrontend:
         if not clean_characters(text, keep_emoji=True).strip():
             raise TextEmpty("the text is empty: write what is to be spoken")
         if self.compatible:
-            clean, _ = neutralise_tags(text, self.tokenizer.marks)
+            clean, _ = neutralise_tags(text, self.marks)
             found = reference_segments(clean, self.tokenizer.count, self.normalizer.wfst)
             segments = tuple(Segment(s, STOP_S if i < len(found) - 1 else 0.0) for i, s in enumerate(found))
             notes, language = (), "zh" if re.search("[\u4e00-\u9fff]", clean) else "en"
         else:
             normal = self.normalizer(text, language)
             notes, language = normal.notes, normal.language
-            segments = split_text(normal.text, self.tokenizer.count, language, self.tokenizer.marks)
+            segments = split_text(normal.text, self.tokenizer.count, language, self.marks)
         if not any(speakable(self._without_marks(segment.text)) for segment in segments):
             raise TextUnspeakable(
                 "the text holds no word that can be spoken, only punctuation, symbols or tags: write some words"
             )
+        self._check_language(" ".join(segment.text for segment in segments), "text")
         return TextPlan(segments, notes, language)
 
     def transcript(self, text: str) -> tuple[str, tuple[str, ...]]:
-        """(normalised transcript of the reference in one piece, notes). "" when it holds nothing that is spoken."""
+        """(normalised transcript of the reference in one piece, notes). "" when it holds nothing that is spoken.
+
+        Raises: LanguageUnknown.
+        """
         if self.compatible:
             return reference_text(strip_prefix(text), self.normalizer.wfst), ()
         normal = self.normalizer(strip_prefix(text))
         spoken = " ".join(normal.text.split("\n")).strip()
+        self._check_language(spoken, "transcript")
         return (spoken, normal.notes) if speakable(spoken) else ("", normal.notes)
 
     def short_text_note(self, plan: TextPlan, transcript: str) -> str | None:
@@ -166,16 +179,27 @@ class TextFrontend:
         if ids := self._piece_ids(held):
             yield ids
 
+    def _check_language(self, text: str, what: str) -> None:
+        if not self.languages or (found := unspoken(text, self.languages)) is None:
+            return
+        known = ", ".join(NAMES[language] for language in self.languages)
+        raise LanguageUnknown(
+            f"the {what} looks like {NAMES.get(found, 'another language')}, and this model speaks {known} only: "
+            f"write {known}, or get a full model with {FETCH} v3"
+            + ("; the voice alone is cloned without a transcript (cross_lingual)" if what == "transcript" else "")
+        )
+
     def _piece_ids(self, text: str) -> list[int]:
-        return self.tokenizer.encode_user(neutralise_tags(clean_characters(text), self.tokenizer.marks)[0])
+        self._check_language(text, "text")
+        return self.tokenizer.encode_user(neutralise_tags(clean_characters(text), self.marks)[0])
 
     def _instruction_ids(self, instruction: str) -> list[int]:
-        bare, _ = neutralise_tags(clean_characters(_bare_instruction(instruction)), self.tokenizer.marks)
+        bare, _ = neutralise_tags(clean_characters(_bare_instruction(instruction)), self.marks)
         words = f"{SYSTEM} {bare.strip()}" if self.spec.needs_prefix else bare.strip()
         return [*self.tokenizer.encode_user(words), self.tokenizer.endofprompt_id]
 
     def _without_marks(self, text: str) -> str:
-        for mark in self.tokenizer.marks:
+        for mark in self.marks:
             if mark in text:
                 text = text.replace(mark, " ")
         return text

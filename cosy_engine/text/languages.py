@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa\u30fc\u31f0-\u31ff\uff66-\uff9d]")
 HAN = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af〇]")
@@ -50,6 +51,11 @@ _WORDS = {
     "tr": "ve bir bu için ile ben sen var yok değil çok gibi kadar lira yaşında merhaba",
     "vi": "và là tôi của có không một những được người này cho với năm tuổi xin chào",
 }
+NAMES = {
+    "ar": "Arabic", "de": "German", "en": "English", "es": "Spanish", "fr": "French", "he": "Hebrew", "it": "Italian",
+    "ja": "Japanese", "ko": "Korean", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "sv": "Swedish",
+    "th": "Thai", "tr": "Turkish", "uk": "Ukrainian", "vi": "Vietnamese", "zh": "Chinese",
+}  # fmt: skip
 WORDS = {language: frozenset(words.split()) for language, words in _WORDS.items()}
 LETTERS = {
     "de": "äöüß", "fr": "àâçèéêëîïôûùœ", "es": "ñ¿¡áíóú", "it": "àèìòù", "pt": "ãõçâêáí", "pl": "ąćęłńśźż",
@@ -76,8 +82,30 @@ def detect(text: str, fallback: str = "en") -> str:
     return _latin(text.lower(), fallback)
 
 
-def _latin(text: str, fallback: str) -> str:
-    text = re.sub(r"(?<!\S)\S+\.\S+", " ", text)  # addresses hold words of no language
+def unspoken(text: str, languages: Collection[str]) -> str | None:
+    """A language of text that is surely none of `languages`, "und" for letters that cannot be named; None: all may be spoken.
+
+    Letters of another script decide by themselves. Between languages of one script two common words do, for names and
+    titles from abroad stand in every language.
+    """
+    if "zh" not in languages and "ja" not in languages and (HAN.search(text) or KANA.search(text)):
+        return detect("".join(HAN.findall(text) + KANA.findall(text)))
+    for language, script in SCRIPTS:
+        if language not in languages and script.search(text):
+            return detect("".join(script.findall(text)))
+    if OTHER_SCRIPTS.search(text):
+        return "und"
+    scores = _latin_scores(text.lower())
+    if not scores:
+        return None
+    known = max((scores.get(language, 0) for language in languages), default=0)
+    best = max(scores, key=scores.get)
+    return best if best not in languages and scores[best] >= known + 2 else None
+
+
+def _latin_words(text: str) -> list[str]:
+    """Words of lower-case text that may tell a language: no addresses, numbers, units or single letters."""
+    text = re.sub(r"(?<!\S)\S+\.\S+", " ", text)
     text = re.sub(
         r"(?<!\S)\S*[@/\d]\S*(?:\s?(?:[kcmμn]?[mglWVAJ]|[kMGT]?(?:b|hz)|mmhg|lbs?|ft|oz|mph|min)\b)?",
         " ",
@@ -85,19 +113,33 @@ def _latin(text: str, fallback: str) -> str:
         flags=re.I,
     )
     text = "".join(c if c.isalpha() or c == "'" else " " for c in text)
-    words = [word for word in re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text) if len(word) > 1 or not word.isascii()]
-    if not words:  # numbers, units and single letters only
-        return fallback
+    return re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text)
+
+
+def _latin_scores(text: str) -> dict[str, float]:
+    """Common words of each language in lower-case text, its own letters as a part of one; {} where there is no word."""
+    found_words = _latin_words(text)
+    words = [word for word in found_words if len(word) > 1 or not word.isascii()]
+    if not words:
+        return {}
     tokens = {part for word in words for part in (word, *word.split("'"))}
-    singles = set(re.findall(r"\b[a-z]\b", text))
+    singles = {part for word in found_words for part in word.split("'") if len(part) == 1 and part.isascii()}
     scores = {}
     for language, common in WORDS.items():
         found = len({token for token in tokens & common if len(token) > 1 or not token.isascii()})
         scores[language] = found + 0.3 * len(singles & common) * bool(found)
     for language, letters in LETTERS.items():
         scores[language] += 0.6 * (scores[language] > 0) * any(c in text for c in letters)
+    return scores
+
+
+def _latin(text: str, fallback: str) -> str:
+    scores = _latin_scores(text)
+    if not scores:  # numbers, units and single letters only
+        return fallback
     best = max(scores.values())
     likely = fallback if fallback in scores else "en"
     if best == 0:  # names and rare words only: one may stand in a text of the fallback's language, more may be anything
+        words = [word for word in _latin_words(text) if len(word) > 1 or not word.isascii()]
         return fallback if text.isascii() and len(words) == 1 else "und"
     return likely if scores[likely] == best else max(scores, key=scores.get)

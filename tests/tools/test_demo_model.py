@@ -127,9 +127,9 @@ def test_the_exported_front_end_gives_the_checkpoints_codes_and_vectors():
     wave = 0.1 * torch.randn(24000, generator=torch.Generator().manual_seed(1)).cumsum(0).remainder(1.0)
     feats = whisper_log_mel(wave[None])
     want = tokenizer(feats, torch.tensor([feats.shape[2]]))[0]
-    got = SpeechTokenizer(codes.FRONT_END / "speech_tokenizer_v3.onnx", device="cpu")(wave)
+    got = SpeechTokenizer(codes.DEMO_VOICE / "speech_tokenizer_v3.onnx", device="cpu")(wave)
     assert (got == want).float().mean() > 0.95  # a value near a rounding border may fall either way
-    vector = SpeakerEncoder(codes.FRONT_END / "campplus.onnx")(wave)
+    vector = SpeakerEncoder(codes.DEMO_VOICE / "campplus.onnx")(wave)
     assert (vector - speaker(kaldi_fbank(wave[None]))[0]).abs().max() < 1e-4
 
 
@@ -242,9 +242,9 @@ def test_the_assembled_folder_is_a_release(vocabulary, tmp_path):
     lm, flow = train_lm.SpeechLM(spec.llm), train_flow.build_flow(spec.flow)
     for name, net in {"lm": lm, "flow": flow}.items():
         schedule.save(tmp_path / f"{name}.safetensors", {name: net}, half=True)
-    vocoder = codes.CHECKPOINTS / "vocoder.safetensors"
+    vocoder = codes.DEMO_VOICE / "hift.pt"
     parts = tmp_path / "lm.safetensors", tmp_path / "flow.safetensors", vocoder
-    found = find_release(assemble.assemble(tmp_path / "voice", *parts, codes.FRONT_END, vocabulary))
+    found = find_release(assemble.assemble(tmp_path / "voice", *parts, codes.DEMO_VOICE, vocabulary))
     assert (found.spec.vocoder.causal, found.spec.vocoder.base_channels) == (False, 192)
     assert found.spec.text_tokens == "v3"
     assert found.spec.llm.sampling == sizes.SAMPLING

@@ -22,7 +22,7 @@ from tools.demo_model import augment, data, front_end, schedule
 from tools.demo_model.train_tokenizer import encode_all
 
 CHECKPOINTS = Path(__file__).with_name("checkpoints")
-FRONT_END = Path(__file__).resolve().parents[2] / "assets" / "miniature"  # the exported pair
+DEMO_VOICE = Path(__file__).resolve().parents[2] / "assets" / "demo_voice"  # the shipped model
 CLEAN, NOISY = 0, 1
 
 

@@ -40,9 +40,10 @@ class MadeMels:
 
 
 def load_flow(path: str | Path, device) -> Flow:
-    """Trained weights in the engine's class; sizes from the file."""
+    """Trained weights in the engine's class; sizes from the file, or those of the shipped model."""
     facts = schedule.load(path, {})
-    estimator = DiTSpec(facts["dim"], facts["depth"], facts["dim"] // sizes.DIT.head_dim, sizes.DIT.head_dim, 2)
+    dim, depth = facts.get("dim", sizes.DIT.dim), facts.get("depth", sizes.DIT.depth)
+    estimator = DiTSpec(dim, depth, dim // sizes.DIT.head_dim, sizes.DIT.head_dim, sizes.DIT.ff_mult)
     flow = build_flow(sizes.flow_spec(estimator))
     schedule.load(path, {"flow": flow})
     return flow.to(device).finish_loading()

@@ -15,7 +15,7 @@ import torch
 from cosy_engine.audio.speaker_encoder import SpeakerEncoder
 from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
 from tools.demo_model import data, front_end, schedule
-from tools.demo_model.codes import CHECKPOINTS, FRONT_END
+from tools.demo_model.codes import CHECKPOINTS, DEMO_VOICE
 from tools.demo_model.corpus import outside_file
 from tools.demo_model.train_speaker import equal_error
 from tools.demo_model.train_tokenizer import collapsed, edits
@@ -48,7 +48,7 @@ def measure(clips: list[outside_file.OutsideClip], tokenizer: SpeechTokenizer, e
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("outside")
-    ap.add_argument("--folder", type=Path, default=FRONT_END)
+    ap.add_argument("--folder", type=Path, default=DEMO_VOICE)
     ap.add_argument("--tail", default=CHECKPOINTS / "tokenizer.safetensors")
     a = ap.parse_args()
     tail = front_end.Tail(data.N_PHONES, data.VOICE_AXES + 1).eval()

@@ -11,6 +11,8 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from cosy_engine.model_files.weights import BODY, read_checkpoint
+
 
 class Clock:
     """Learning rate and progress by elapsed seconds (or by steps, if given), so that a run of fixed length ends well."""
@@ -94,8 +96,21 @@ def save(path: str | Path, modules: dict[str, nn.Module], half: bool = False, **
     save_file(small, path, {k: json.dumps(v) for k, v in facts.items()})
 
 
+PARTS = {"llm.pt": "lm", "flow.pt": "flow", "hift.pt": "vocoder"}  # of an assembled folder
+
+
 def load(path: str | Path, modules: dict[str, nn.Module], strict: bool = True) -> dict:
-    """Read what save wrote into the modules; returns the facts. A module that the file lacks is left as it is."""
+    """Read what save wrote, or a part of an assembled folder, into the modules; returns the facts.
+
+    A module that the file lacks is left as it is.
+    """
+    path = Path(path)
+    if path.name in PARTS:
+        state = read_checkpoint(path)
+        own = {f"backbone.{k.removeprefix(BODY)}" if k.startswith(BODY) else k: v.float() for k, v in state.items()}
+        if PARTS[path.name] in modules:
+            modules[PARTS[path.name]].load_state_dict(own)
+        return {}
     with safe_open(path, "pt") as file:
         names = list(file.keys())
         for name, module in modules.items():

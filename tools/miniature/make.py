@@ -27,7 +27,7 @@ from cosy_engine.settings.model_spec import (
 )
 from cosy_engine.text.tokenizer import TextTokenizer
 from cosy_engine.vocoder import build_vocoder
-from tools.miniature.release import save_llm, save_state, write_config
+from tools.miniature.release import llm_state, save_state, write_config
 from tools.miniature.tokenizer import make_tiny_tokenizer
 
 NOTE = (
@@ -81,7 +81,7 @@ def make(
     spec = small_spec(version, tokens.size)
     write_config(folder, spec)
     lm, flow, vocoder = random_models(spec, seed)
-    save_llm(lm, folder / "llm.pt")
+    save_state(llm_state(lm), folder / "llm.pt")
     save_state(flow.state_dict(), folder / "flow.pt")
     save_state(vocoder.state_dict(), folder / "hift.pt")
     shutil.copyfile(speech_tokenizer, folder / f"speech_tokenizer_{version}.onnx")

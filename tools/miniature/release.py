@@ -1,6 +1,6 @@
 """Writes a model folder in the published layout from small specs: yaml, body config, checkpoints.
 
-Used for the built-in miniature and by tests; sizes are plain values of the files, as in a real release.
+Used for the demo voice and by tests; sizes are plain values of the files, as in a real release.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cosy_engine.settings.model_spec import ConformerSpec, DiTSpec, ModelSpec
 
@@ -201,13 +201,12 @@ def write_config(folder: Path, spec: ModelSpec) -> None:
     (body / "config.json").write_text(json.dumps(body_config(spec), indent=2) + "\n", encoding="utf-8")
 
 
-def save_llm(lm: nn.Module, path: Path, dtype: torch.dtype = torch.float16) -> None:
-    """llm.pt with the published names; the tied text head is left out, as the loader never uses it."""
-    state = {
+def llm_state(lm: nn.Module) -> dict[str, Tensor]:
+    """The published names; the tied text head is left out, as the loader never uses it."""
+    return {
         "llm.model.model." + name.removeprefix("backbone.") if name.startswith("backbone.") else name: value
         for name, value in lm.state_dict().items()
     }
-    save_state(state, path, dtype)
 
 
 def save_state(state: dict, path: Path, dtype: torch.dtype = torch.float16) -> None:
