@@ -24,7 +24,7 @@ from cosy_engine.flow import Flow, build_flow
 from cosy_engine.flow.layers import attention_mask
 from cosy_engine.settings.model_spec import DiTSpec, MelSpec
 from cosy_engine.stages import FlowPrompt
-from tools.demo_model import codes, cuda_graph, data, positional_conv, schedule, sizes
+from tools.demo_model import codes, cuda_graph, data, schedule, sizes
 
 MEL = MelSpec()
 FRAMES_PER_TOKEN = 2
@@ -177,7 +177,7 @@ def main():
     ap = schedule.arguments(__doc__, seconds=560, rate=6e-4)
     ap.add_argument("--codes", nargs="+", required=True, help="codes.npz of --train, in the same order")
     ap.add_argument("--dev-codes", required=True)
-    ap.add_argument("--rows", type=int, default=128)
+    ap.add_argument("--rows", type=int, default=96)
     ap.add_argument("--tokens", type=int, default=200, help="of a row: 8 s")
     ap.add_argument("--dim", type=int, default=sizes.DIT.dim)
     ap.add_argument("--depth", type=int, default=sizes.DIT.depth)
@@ -199,8 +199,6 @@ def main():
     average = cuda_graph.DeviceAverage(flow, 0.9995)
     hours = float(c.seconds.sum() / 3600)
     log(note="loaded", hours=hours, utterances=len(c.items), parameters=schedule.parameters(flow))
-    forms = positional_conv.choose(flow, a.rows, FRAMES_PER_TOKEN * a.tokens)
-    log(note="ms of a positional convolution", **{name: 1000 * took for name, took in forms.items()})
     clock = schedule.Clock(a.seconds, a.steps)
     rate.fill_(clock.rate(a.rate))
     steps = [cuda_graph.captured(Step(flow, rows, optimiser, average, streaming)) for streaming in (False, True)]
@@ -212,7 +210,6 @@ def main():
         if clock.step % 500 == 0 or clock.step == 20:
             log.means(step=clock.step, rate=rate)
     average.apply()
-    positional_conv.restore(flow)
     flow.finish_loading()
     facts = {"steps": clock.step, "seconds": round(clock.elapsed_s()), "hours": round(hours, 2)}
     facts |= {"dim": a.dim, "depth": a.depth}

@@ -153,7 +153,7 @@ def main():
     ap.add_argument("--dev", required=True, help="codes.npz of the dev split")
     ap.add_argument("--text", required=True, help="folder of text_vocabulary.py")
     ap.add_argument("--tail", default=codes.CHECKPOINTS / "tokenizer.safetensors")
-    ap.add_argument("--tokens", type=int, default=32768, help="positions of a batch")
+    ap.add_argument("--tokens", type=int, default=24576, help="positions of a batch")
     ap.add_argument("--width", type=int, default=sizes.LM["width"])
     ap.add_argument("--layers", type=int, default=sizes.LM["layers"])
     ap.add_argument("--dropout", type=float, default=0.1)
