@@ -146,8 +146,7 @@ class Trial:
         """Back to the start; cached keys and values only where they are compared."""
         with torch.inference_mode():
             if cache:
-                self.state.cache.keys.copy_(self.start.cache.keys)
-                self.state.cache.values.copy_(self.start.cache.values)
+                self.state.cache.both.copy_(self.start.cache.both)
             for name in RECORD:
                 getattr(self.state, name).copy_(getattr(self.start, name))
             self.state.cache.length.copy_(self.start.cache.length)
@@ -156,7 +155,7 @@ class Trial:
     def expect(self, exact: SpeechLM) -> None:
         """Log-probs of the eager step in fp32 for the first step; then the torch step's ids in this precision."""
         start = self.start
-        cache = replace(start.cache, keys=start.cache.keys.float(), values=start.cache.values.float())
+        cache = replace(start.cache, both=start.cache.both.float())
         cache.length = start.cache.length.clone()
         hidden = exact.backbone(exact.embed_speech(start.token)[:, None], cache, context=320)
         self.expected = exact.log_probs(hidden[:, 0])

@@ -34,7 +34,7 @@ class GraphDecode:
         pool: Pool | None = None,
     ):
         self.step, self.plain, self.pieces, self.state = step, plain or step, pieces, state
-        self.rows = [bucket for bucket in ROWS if bucket <= rows]
+        self.rows = [*(bucket for bucket in ROWS if bucket < rows), rows]  # a full batch of any size is captured
         capacity = state.cache.capacity
         buckets = [] if any_context else [bucket for bucket in CONTEXTS if bucket < capacity]
         self.contexts = buckets or [capacity]

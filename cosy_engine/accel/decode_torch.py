@@ -1,7 +1,9 @@
 """One decode step in few plain torch operations, made to be captured: no Triton, no compiler, no host decision.
 
-Same mathematics as SpeechLM.decode_step. What differs: q, k, v and gate, up are one product each; residuals are added by
-the product that makes them; the rotary table is looked up; the attention mask is made once a step.
+Same mathematics as SpeechLM.decode_step. What differs: q, k, v and gate, up are one product each; residuals are added in place by
+the product that makes them; q, k, v are turned together, v by nothing, with rotations that are looked up and biases that are
+turned for all layers at once; keys and values are written by one operation; the query heads of a KV head are read as
+queries of one head; the attention mask is made once a step.
 """
 
 from __future__ import annotations
@@ -40,6 +42,11 @@ class TorchStep:
         angle = torch.arange(positions + 1, dtype=torch.float32, device=lm.device)[:, None]
         angle = angle * self.spec.rope_theta ** (-half / self.spec.head_dim)
         self.rotary = torch.polar(torch.ones_like(angle), angle)[:, None]  # (S, 1, head_dim / 2) complex
+        turned = self.rotary.expand(-1, self.spec.heads + self.spec.kv_heads, -1)
+        # (S, heads + 2 kv, head_dim / 2) complex: q and k turn, v stays
+        self.turns = torch.cat([turned, torch.ones_like(turned[:, : self.spec.kv_heads])], dim=1)
+        biases = torch.stack([layer.qkv_bias for layer in self.layers])
+        self.biases = _pairs(biases, self.spec.head_dim)[:, None]  # (layers, 1, ...) of the same form
 
     def _fuse(self, layer) -> LayerWeights:
         attention, mlp = layer.self_attn, layer.mlp
@@ -57,25 +64,24 @@ class TorchStep:
         )
 
     def through(self, x: Tensor, turn: Tensor, attend: Callable[[int, Tensor, Tensor], Tensor]) -> Tensor:
-        """(N, D) fp32 through all layers, the final norm not included.
+        """(N, D) fp32 through all layers, in place, the final norm not included.
 
-        turn: (N, 1, head_dim / 2) rotations. attend: (layer, query and key (N, heads + kv, head_dim), value (N, kv, head_dim))
+        turn: (N, heads + 2 kv, head_dim / 2) of `turns`. attend: (layer, query (N, heads, head_dim), key and value (N, 2, kv, head_dim))
         -> what is heard, (N, heads * head_dim).
         """
-        spec, dtype = self.spec, self.lm.dtype
-        turned_heads, width = spec.heads + spec.kv_heads, spec.head_dim
+        spec, dtype, width = self.spec, self.lm.dtype, self.spec.head_dim
+        biases = self.biases * turn
         for number, layer in enumerate(self.layers):
             normed = F.rms_norm(x, x.shape[-1:], layer.norm_in, spec.rms_eps).to(dtype)
-            mixed = _addmm(layer.qkv_bias, normed, layer.qkv).view(len(x), -1, width)
-            left, right = mixed[:, :turned_heads].chunk(2, dim=-1)
-            turned = torch.view_as_real(torch.complex(left, right) * turn).transpose(-1, -2)
-            query_key = torch.empty(len(x), turned_heads, 2, width // 2, dtype=dtype, device=x.device).copy_(turned)
-            heard = attend(number, query_key.view(len(x), turned_heads, width), mixed[:, turned_heads:].to(dtype))
-            x = _addmm(x, heard, layer.out)
+            turned = torch.addcmul(biases[number], _pairs(_mm(normed, layer.qkv), width), turn)
+            mixed = torch.empty(len(x), turn.shape[1], 2, width // 2, dtype=dtype, device=x.device)
+            mixed = mixed.copy_(torch.view_as_real(turned).transpose(-1, -2)).view(len(x), -1, width)
+            heard = attend(number, mixed[:, : spec.heads], mixed[:, spec.heads :].view(len(x), 2, spec.kv_heads, width))
+            _add(x, heard, layer.out)
             normed = F.rms_norm(x, x.shape[-1:], layer.norm_mlp, spec.rms_eps).to(dtype)
             gate, up = _mm(normed, layer.gate_up).chunk(2, dim=-1)
             inner = torch.mul(F.silu(gate), up, out=torch.empty(gate.shape, dtype=dtype, device=x.device))
-            x = _addmm(x, inner, layer.down, 1 / self.scale)
+            _add(x, inner, layer.down, 1 / self.scale)
         return x
 
     def hidden(self, state, rows: int, context: int) -> Tensor:
@@ -84,42 +90,36 @@ class TorchStep:
         position = state.cache.length[:rows]
         x = F.embedding(state.token[:rows], lm.speech_embedding.weight).float()
         seen = torch.arange(context, device=x.device) <= position[:, None]
-        mask = torch.zeros(rows, 1, 1, context, dtype=lm.dtype, device=x.device)
+        mask = torch.zeros(rows, 1, spec.heads // spec.kv_heads, context, dtype=lm.dtype, device=x.device)
         mask.masked_fill_(~seen[:, None, None], -torch.inf)
-        index = position[:, None, None, None].expand(-1, spec.kv_heads, 1, spec.head_dim)
+        every = torch.arange(rows, device=x.device)
 
-        def attend(number: int, query_key: Tensor, value: Tensor) -> Tensor:
-            keys, values = state.cache.keys[number, :rows], state.cache.values[number, :rows]
-            keys.scatter_(2, index, query_key[:, spec.heads :, None])
-            values.scatter_(2, index, value[:, :, None])
-            heard = F.scaled_dot_product_attention(
-                query_key[:, : spec.heads, None],
-                keys[:, :, :context],
-                values[:, :, :context],
-                attn_mask=mask,
-                enable_gqa=True,
-            )
-            return heard.reshape(rows, -1)
+        def attend(number: int, query: Tensor, key_value: Tensor) -> Tensor:
+            cached = state.cache.both[:, number, :rows]
+            cached.permute(1, 3, 0, 2, 4).index_put_((every, position), key_value)
+            keys, values = cached[..., :context, :].unbind()
+            query = query.reshape(rows, spec.kv_heads, -1, spec.head_dim)
+            return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask).reshape(rows, -1)
 
-        return self.through(x, self.rotary[position], attend)
+        return self.through(x, self.turns[position], attend)
 
-    def read_prompt(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(L, D) embeddings from position 0 on -> (L, D) before the final norm; keys, values (layers, kv, L, head_dim).
+    def read_prompt(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """(L, D) embeddings from position 0 on, changed -> (L, D) before the final norm; keys, values (2, layers, kv, L, head_dim).
 
         Causal, so rows behind the prompt's end change nothing before it.
         """
-        heads, found = self.spec.heads, []
+        spec = self.spec
+        found = torch.empty(2, spec.layers, spec.kv_heads, len(x), spec.head_dim, dtype=self.lm.dtype, device=x.device)
 
-        def attend(number: int, query_key: Tensor, value: Tensor) -> Tensor:
-            query, key = query_key[:, :heads].transpose(0, 1), query_key[:, heads:].transpose(0, 1)
-            value = value.transpose(0, 1)
-            found.append((key, value))
-            heard = F.scaled_dot_product_attention(query[None], key[None], value[None], is_causal=True, enable_gqa=True)
+        def attend(number: int, query: Tensor, key_value: Tensor) -> Tensor:
+            found[:, number] = key_value.permute(1, 2, 0, 3)
+            key, value = found[:, number, None].unbind()
+            heard = F.scaled_dot_product_attention(
+                query.transpose(0, 1)[None], key, value, is_causal=True, enable_gqa=True
+            )
             return heard[0].transpose(0, 1).reshape(len(x), -1)
 
-        hidden = self.through(x, self.rotary[: len(x)], attend)
-        keys, values = zip(*found, strict=True)
-        return hidden, torch.stack(keys), torch.stack(values)
+        return self.through(x, self.turns[: len(x)], attend), found
 
     @torch.inference_mode()
     def __call__(self, state, rows: int, context: int) -> None:
@@ -136,10 +136,17 @@ def _mm(x: Tensor, weight: Tensor) -> Tensor:
     return torch.mm(x, weight, out_dtype=torch.float32) if x.is_cuda else (x @ weight).float()
 
 
-def _addmm(base: Tensor, x: Tensor, weight: Tensor, alpha: float = 1.0) -> Tensor:
-    """base + alpha * (x @ weight) in fp32, in one kernel where the device allows."""
+def _pairs(x: Tensor, width: int) -> Tensor:
+    """(N, heads * width) -> (N, heads, width / 2) complex: feature j of a head pairs with j + width / 2."""
+    left, right = x.unflatten(-1, (-1, 2, width // 2)).unbind(-2)
+    return torch.complex(left, right)
+
+
+def _add(total: Tensor, x: Tensor, weight: Tensor, alpha: float = 1.0) -> None:
+    """total += alpha * (x @ weight), fp32 and in place, in one kernel where the device allows."""
     if x.dtype == torch.float32:
-        return torch.addmm(base, x, weight, alpha=alpha)
-    if x.is_cuda:
-        return torch.addmm(base, x, weight, out_dtype=torch.float32, alpha=alpha)
-    return base + alpha * (x @ weight).float()
+        total.addmm_(x, weight, alpha=alpha)
+    elif x.is_cuda:
+        torch.addmm(total, x, weight, out_dtype=torch.float32, alpha=alpha, out=total)
+    else:
+        total.add_((x @ weight).float(), alpha=alpha)

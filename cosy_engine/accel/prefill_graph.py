@@ -38,10 +38,9 @@ class PrefillStep:
         x = lm.embed_text(ids * (kinds == TEXT))
         x = torch.where((kinds == SPEECH)[:, None], lm.embed_speech(ids * (kinds == SPEECH)), x)
         x = torch.where((kinds == MARK)[:, None], self.marks[ids * (kinds == MARK)], x)
-        hidden, keys, values = self.plain.read_prompt(x)
+        hidden, new = self.plain.read_prompt(x)
         padding = (torch.arange(size, device=x.device) >= length)[:, None]
-        for cached, new in ((state.cache.keys, keys), (state.cache.values, values)):
-            cached[:, :, :, :size].index_copy_(1, row, new.masked_fill_(padding, 0)[:, None])
+        state.cache.both[:, :, :, :, :size].index_copy_(2, row, new.masked_fill_(padding, 0)[:, :, None])
         for tensor, value in (
             (one.step, 0), (one.draw, 0), (one.recent, -1), (one.stop_id, -1), (one.token, 0), (one.done, False),
             (one.finite, True), (one.forbid, False),
@@ -112,7 +111,7 @@ class GraphPrefill:
         """All that a prefill of this row writes, with copies: the warm-up of a capture really runs."""
         state = self.state
         tensors = [getattr(state, name)[row] for name in state.__slots__ if name != "cache"]
-        tensors += [state.cache.keys[:, row], state.cache.values[:, row], state.cache.length[row]]
+        tensors += [state.cache.both[:, :, row], state.cache.length[row]]
         return [(tensor, tensor.clone()) for tensor in tensors]
 
     def __call__(self, row: int, plan) -> bool:

@@ -130,8 +130,7 @@ class DecodePool:
             with self._on_stream():
                 self.state.done[row].fill_(True)
                 # Non-finite leftovers would reach the next owner through weights of exactly zero.
-                for cached in (self.state.cache.keys, self.state.cache.values):
-                    cached[:, row, :, : reached + 1].zero_()
+                self.state.cache.both[:, :, row, :, : reached + 1].zero_()
         finally:
             heapq.heappush(self._free, row)
 

@@ -53,7 +53,7 @@ def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
     cdf = weights.double().cumsum(-1)  # fp64: the same index on every device
     target = uniform.double() * cdf[:, -1]
     index = (cdf <= target[:, None]).sum(-1)
-    last = weights.shape[-1] - 1 - (weights.flip(-1) > 0).int().argmax(-1)
+    last = (cdf < cdf[:, -1:]).sum(-1)  # where the sum is complete: a uniform of 1 must not go on to zero weights
     return torch.minimum(index, last)
 
 

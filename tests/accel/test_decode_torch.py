@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from cosy_engine.accel.decode_graph import GraphDecode
 from cosy_engine.accel.decode_torch import TorchStep
 from cosy_engine.llm.pool import DecodePool
 from tests.llm.test_golden_lm import build
@@ -33,3 +34,9 @@ def test_the_model_keeps_its_weights_when_they_are_fused():
     TorchStep(lm, 64)
     for name, weight in twin.state_dict().items():
         assert torch.equal(lm.state_dict()[name], weight), name
+
+
+@pytest.mark.parametrize(("rows", "buckets"), [(1, [1]), (3, [1, 2, 3]), (4, [1, 2, 4]), (24, [1, 2, 4, 8, 16, 24])])
+def test_a_full_batch_of_any_size_is_captured(rows, buckets):
+    pool = DecodePool(build("v3"), rows, 40, 20)
+    assert GraphDecode(pool.step, pool.state, rows).rows == buckets
