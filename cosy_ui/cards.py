@@ -135,6 +135,8 @@ def marks(known: Iterable[str], lang: str) -> str:
         for name, hint, held in folds
         if held
     )
+    if not first and not more:
+        return ""
     label = say("marks", lang)
     return (
         f'<div class="chips" role="group" aria-label="{label}"><span class="dim">{label}</span>{"".join(first)}</div>'
@@ -180,7 +182,7 @@ def result(take: Take, lang: str, job_id: str = "") -> str:
 def metrics(report: Report, take: Take, lang: str, job_id: str) -> str:
     """The strip. RTF is compute / audio everywhere, and it says so."""
     browser = (
-        f'<span id="first-browser" data-job="{job_id}">…</span>'
+        f'<span id="first-browser" data-job="{job_id}" data-pauses="{say("pauses", lang)}">…</span>'
         if job_id
         else f"<small>{say('m_not_played', lang)}</small>"
     )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
+import numpy as np
+import soundfile
 
 from cosy_engine import MODES
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS
@@ -13,6 +17,12 @@ from cosy_ui.handlers import FORM, Handlers, drawn_seed
 from cosy_ui.words import language, say
 
 QUIET = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+
+
+def _example(path: str, spoken: str) -> tuple[tuple[int, np.ndarray], str]:
+    """An example's sound and words; as samples, for Gradio serves no file that lies outside its own folders."""
+    samples, rate_hz = soundfile.read(path, dtype="int16")
+    return (rate_hz, samples), spoken
 
 
 class CloneTab:
@@ -54,6 +64,11 @@ class CloneTab:
                 sources=["upload", "microphone"], type="filepath", label=words("reference"), buttons=[],
                 elem_id="reference", waveform_options=compact,
             )  # fmt: skip
+            with gr.Row(elem_id="examples", visible=bool(examples)):
+                gr.Markdown(words("examples"), elem_id="examples-label")
+                self.examples = [
+                    (gr.Button(Path(clip).stem, size="sm", scale=0, min_width=64), clip, spoken) for clip, spoken in examples
+                ]
             self.wave = gr.HTML(apply_default_css=False, elem_id="clip-wave")
             self.facts = gr.HTML(apply_default_css=False, elem_id="clip-facts")
         with gr.Column(visible=False, elem_id="voice-box") as self.voice_box:
@@ -69,11 +84,6 @@ class CloneTab:
                 )  # fmt: skip
                 self.transcribe_why = gr.HTML(apply_default_css=False, elem_id="transcribe-why")
             self.transcript_note = gr.HTML(apply_default_css=False, elem_id="transcript-note")
-        if examples:
-            gr.Examples(
-                examples, [self.reference, self.transcript], label=words("examples"), elem_id="examples",
-                api_visibility="private",
-            )  # fmt: skip
 
     def _words(self, words: gr.I18n) -> None:
         with gr.Column(elem_id="text-box") as self.text_box:
@@ -160,6 +170,8 @@ class CloneTab:
                 uses -= {"instruction"}
             return [cards.mode_hint(mode, language(request)), *(gr.update(visible=name in uses) for name in boxes)]
 
+        for button, path, spoken in self.examples:
+            button.click(partial(_example, path, spoken), None, [self.reference, self.transcript], **QUIET)
         self.mode.change(shown, self.mode, [self.mode_hint, *boxes.values()], **QUIET)
         queued = QUIET | {"queue": True, "concurrency_limit": 4}
         self.reference.change(
