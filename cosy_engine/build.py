@@ -48,6 +48,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DEMO_VOICE = ROOT / "assets" / "demo_voice"
 ROW_POSITIONS, ROW_DRAWS = 2048, 1024
 STEPS_PER_LAUNCH = 4  # on a GPU: results travel once for so many tokens; a row that ends wastes as many steps at most
+LAUNCHES_AHEAD = 1  # on a GPU: what it does while the host reads results and sends the next launch
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -258,11 +259,13 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
     """Models with a decode batch of `rows` rows. A row has room for a reference of 30 s and 40 s of speech."""
     lm = models.lm
     steps = 1 if lm.device.type == "cpu" else STEPS_PER_LAUNCH
-    pool = DecodePool(lm, rows, ROW_POSITIONS, ROW_DRAWS, steps=steps)
+    ahead = 0 if lm.device.type == "cpu" else LAUNCHES_AHEAD
+    pool = DecodePool(lm, rows, ROW_POSITIONS, ROW_DRAWS, steps=steps, ahead=ahead)
     flow, vocoder = models.flow, models.vocoder
     if tier != "eager":
         plain = models.torch_step
-        speech, sound = Pool(), Pool()  # decoding overlaps with rendering; within each nothing overlaps
+        # Decoding overlaps with rendering, for which somebody waits; within each nothing overlaps.
+        speech, sound = Pool(), Pool(first=True)
         pool.step = GraphDecode(plain, pool.state, rows, pool=speech)
         pool.prefill = GraphPrefill(plain, pool.state, pool=speech)
         flow_ops = vocoder_ops = None

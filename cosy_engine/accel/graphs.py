@@ -19,7 +19,13 @@ class Captured:
 
 
 class Pool:
-    """Memory for graphs that never run at the same time: they use the same bytes."""
+    """Memory for graphs that never run at the same time: they use the same bytes.
+
+    first: while graphs of other pools run too, the kernels of these get the device first.
+    """
+
+    def __init__(self, first: bool = False):
+        self.first = first
 
     @functools.cached_property
     def handle(self) -> tuple[int, int]:
@@ -35,7 +41,7 @@ class Graph:
     """
 
     def __init__(self, fn: Callable[[], object], pool: Pool | None = None, warm_runs: int = 2):
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream(priority=-1 if pool and pool.first else 0)  # a graph's kernels keep it
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(warm_runs):  # libraries choose kernels and allocate work space on their first calls

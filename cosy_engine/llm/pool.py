@@ -1,13 +1,14 @@
 """The decode batch: requests take a row, are decoded together, and leave, between any two steps.
 
 The host never waits for a single token. A launch runs some steps for all rows; the results come back in one copy that
-is read after the next launch has been sent, so that the device always has work.
+is read while later launches run, so that the device always has work.
 """
 
 from __future__ import annotations
 
 import contextlib
 import heapq
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,22 +46,40 @@ class RowPlan:
 
 @dataclass(slots=True)
 class _Row:
-    """Host's view of a row. reached: upper bound of its positions. tokens: ids read so far. fresh: not launched yet."""
+    """Host's view of a row. reached: upper bound of its positions. tokens: ids read so far. done: as last read."""
 
     reached: int
     tokens: list[int]
-    fresh: bool = True
+    done: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Sent:
+    """A launch under way. rows: who was decoded. packed: see DecodePool._packed."""
+
+    rows: dict[int, _Row]
+    packed: Tensor
+    event: torch.cuda.Event | None
 
 
 class DecodePool:
     """Up to `rows` rows of at most `positions` cached positions and `draws` ids each; belongs to one thread.
 
-    step: what decodes; None is the model's own eager step. steps: decode steps per launch. prefill: (row, plan) -> whether it
-    brought the row to its start and drew its first id; None leaves that to the model.
+    step: what decodes; None is the model's own eager step. steps: decode steps per launch. ahead: launches that stay under way
+    when results are read. prefill: (row, plan) -> whether it brought the row to its start and drew its first id; None leaves that
+    to the model.
     """
 
     def __init__(
-        self, lm: SpeechLM, rows: int, positions: int, draws: int, *, steps: int = 1, step: Step | None = None
+        self,
+        lm: SpeechLM,
+        rows: int,
+        positions: int,
+        draws: int,
+        *,
+        steps: int = 1,
+        ahead: int = 0,
+        step: Step | None = None,
     ):
         self.lm, self.positions, self.draws, self.steps = lm, positions, draws, steps
         self.step = step or self._eager
@@ -71,7 +90,7 @@ class DecodePool:
             self.state.done.fill_(True)
         self._free = list(range(rows))
         self._rows: dict[int, _Row] = {}
-        self._sent: tuple[list[int], Tensor, torch.cuda.Event | None] | None = None
+        self._sent: deque[_Sent] = deque(maxlen=1 + ahead)  # what nobody reads is overtaken
 
     @property
     def active(self) -> int:
@@ -136,9 +155,8 @@ class DecodePool:
 
     @torch.inference_mode()
     def launch(self) -> None:
-        """Send some decode steps for all rows, and the copy of their results."""
-        self._sent = None
-        if not self._rows:
+        """Send some decode steps for all rows, and the copy of their results. Nothing is sent for rows that have all ended."""
+        if all(row.done for row in self._rows.values()):
             return
         rows = max(self._rows) + 1
         with self._on_stream():
@@ -148,9 +166,7 @@ class DecodePool:
                 needed = max(row.reached for row in self._rows.values()) + 1
                 context = min(self.state.cache.capacity, -(-needed // CONTEXT_STEP) * CONTEXT_STEP)
                 self.step(self.state, rows, context)
-            self._sent = (list(self._rows), *self._packed(rows))
-        for row in self._rows.values():
-            row.fresh = False
+            self._sent.append(_Sent(dict(self._rows), *self._packed(rows)))
 
     def _packed(self, rows: int) -> tuple[Tensor, torch.cuda.Event | None]:
         """(rows, 4 + draws) on the host once the event has happened: step, done, stop id, finite, ids."""
@@ -166,21 +182,24 @@ class DecodePool:
         return host, event
 
     def collect(self) -> dict[int, Progress]:
-        """Results of the last launch by row; waits for them if they are not there yet."""
-        if self._sent is None:
+        """Results by row of the launch that is `ahead` before the last; waits for them if they are not there yet.
+
+        Nothing is read while fewer are under way, unless none is to follow.
+        """
+        more = not all(row.done for row in self._rows.values())
+        if not self._sent or (more and len(self._sent) < self._sent.maxlen):
             return {}
-        order, packed, event = self._sent
-        self._sent = None
-        if event is not None:
-            event.synchronize()
+        sent = self._sent.popleft()
+        if sent.event is not None:
+            sent.event.synchronize()
         results = {}
-        for index in order:
-            row = self._rows.get(index)
-            if row is None or row.fresh:  # left since, or the row has a new owner
+        for index, row in sent.rows.items():
+            if self._rows.get(index) is not row:  # left since, or the row has a new owner
                 continue
-            count, done, stop_id, finite = packed[index, :4].tolist()
-            row.tokens += packed[index, 4 + len(row.tokens) : 4 + count].tolist()
-            results[index] = Progress(row.tokens, bool(done), stop_id, bool(finite))
+            count, done, stop_id, finite = sent.packed[index, :4].tolist()
+            row.tokens += sent.packed[index, 4 + len(row.tokens) : 4 + count].tolist()
+            row.done = bool(done)
+            results[index] = Progress(row.tokens, row.done, stop_id, bool(finite))
         return results
 
     def _on_stream(self):

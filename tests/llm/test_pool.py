@@ -89,3 +89,48 @@ def test_broken_numbers_of_one_row_never_reach_its_successor():
 def test_a_plan_that_does_not_fit_is_known_before():
     shared = pool(1)
     assert shared.fits(plan(1, 80)) and not shared.fits(plan(1, 81)) and not shared.fits(plan(1, 200))
+
+
+def test_results_of_a_launch_ahead_are_the_same_ids_one_launch_later():
+    def spoken(ahead: int) -> tuple[list[list[int]], int]:
+        pool = DecodePool(build("v3"), 2, 160, 80, steps=4, ahead=ahead)
+        rows = {pool.admit(plan(seed)): [] for seed in (1, 6)}
+        turns, waiting = 0, set(rows)
+        while waiting:
+            turns += 1
+            for row, progress in pool.collect().items():
+                rows[row] = list(progress.tokens)
+                waiting -= {row} if progress.done else set()
+            pool.launch()
+        return list(rows.values()), turns
+
+    plain, ahead = spoken(0), spoken(1)
+    assert ahead[0] == plain[0] and ahead[1] == plain[1] + 1
+
+
+def test_a_launch_from_before_says_nothing_of_a_row_s_new_owner():
+    pool = DecodePool(build("v3"), 1, 160, 80, ahead=1)
+    row = pool.admit(plan(1))
+    pool.launch()
+    pool.launch()
+    pool.release(row)
+    assert pool.admit(plan(6)) == row
+    pool.launch()
+    assert pool.collect() == {}
+    pool.launch()
+    assert len(pool.collect()[row].tokens) == 2
+
+
+def test_nothing_is_decoded_for_rows_that_have_ended():
+    ran = []
+    pool = DecodePool(build("v3"), 1, 160, 80)
+    eager = pool.step
+    pool.step = lambda *args: ran.append(args) or eager(*args)
+    row = pool.admit(plan(1))
+    while True:
+        pool.launch()
+        if pool.collect()[row].done:
+            break
+    before = len(ran)
+    pool.launch()
+    assert len(ran) == before and pool.collect() == {}
