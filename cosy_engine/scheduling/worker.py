@@ -100,6 +100,10 @@ class Worker:
         with self._changed:
             return len(self._running), len(self._waiting)
 
+    def alive(self) -> bool:
+        """Whether requests are taken: neither closed nor broken."""
+        return self._thread.is_alive() and not self._closing
+
     def rows(self) -> int:
         """Rows being decoded at this moment."""
         with self._changed:
