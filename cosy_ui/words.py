@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from cosy_ui.door_words import DOOR_WORDS
 from cosy_ui.lab_words import LAB_WORDS
 
 WORDS: dict[str, tuple[str, str]] = {
@@ -32,7 +33,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "hint_saved_voice": ("Speak with a voice from the Voices tab.", "使用“声音库”中的声音。"),
     "hint_voice_conversion": ("The words of one recording in the voice of another.", "保留录音的内容，换成参考声音。"),
     "reference": ("Reference clip: 3–10 s of the voice", "参考音频：3–10 秒"),
-    "pauses": ("pauses", "次停顿"),
+    "pauses": ("× paused", " 次停顿"),
     "examples": ("No clip at hand? Try", "没有录音？试试"),
     "voice": ("Saved voice", "已存声音"),
     "transcript": ("Words spoken in the clip", "参考音频的文字"),
@@ -240,6 +241,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "loaded": ("{name} on {device}", "{name}，运行于 {device}"),
     "numbers_by": ("numbers read by {backend}", "数字由 {backend} 朗读"),
 } | LAB_WORDS
+WORDS |= DOOR_WORDS
 
 
 def i18n() -> gr.I18n:

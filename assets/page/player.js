@@ -164,7 +164,7 @@
       const cell = document.querySelector("#first-browser"), ms = player.stats.firstSoundMs;
       if (!cell || cell.dataset.job !== player.stats.job) return;
       cell.textContent = ms === null ? "–" : `${ms} ms`;
-      if (player.stats.underruns) cell.textContent += ` · ${player.stats.underruns} ${cell.dataset.pauses}`;
+      if (player.stats.underruns) cell.textContent += ` · ${player.stats.underruns}${cell.dataset.pauses}`;
     },
 
     stop() {
