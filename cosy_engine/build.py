@@ -8,6 +8,7 @@ import hashlib
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ DEMO_VOICE = ROOT / "assets" / "demo_voice"
 ROW_POSITIONS, ROW_DRAWS = 2048, 1024
 STEPS_PER_LAUNCH = 4  # on a GPU: results travel once for so many tokens; a row that ends wastes as many steps at most
 LAUNCHES_AHEAD = 1  # on a GPU: what it does while the host reads results and sends the next launch
+ROOM_BYTES = 700 * 10**6  # device memory that captures leave to requests: the longest text needs about so much
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -157,6 +159,7 @@ class StageShelf:
         self._read, self.device = models, device or models.lm.device
         self._models: dict[str, Models] = {}
         self._ready: dict[tuple[str, str], Stages] = {}
+        self._left_out: dict[tuple[str, str], list[str]] = {}
 
     def models(self, precision: str) -> Models:
         with self._lock:
@@ -173,12 +176,40 @@ class StageShelf:
             return self._ready[key]
 
     def chores(self, precision: str, tier: str) -> Iterator[Callable[[], None]]:
-        """The work of warming up, in pieces that the worker does between requests; the last one logs what it cost."""
+        """The work of warming up, in pieces that the worker does between requests; the last one logs what it cost, and what was
+        left out because the device's memory is short. What is not captured runs as the plain tier does."""
         captured = self._captured_parts(precision, tier)
+        left_out = self._left_out.setdefault((precision, tier), [])
+        left_out.clear()
         for part in captured:
-            yield from part.captures()
+            for work in part.captures():
+                yield functools.partial(
+                    self._capture, type(part).__name__.removeprefix("Graph").lower(), work, left_out
+                )
         if captured:
-            yield lambda: log.info("warm (%s, %s): %s", precision, tier, warm_up_report(self.captured(precision, tier)))
+            yield lambda: self._log_warm_up(precision, tier)
+
+    def _capture(self, stage: str, work: Callable[[], object], left_out: list[str]) -> None:
+        if room(self.device) < ROOM_BYTES:
+            left_out.append(stage)
+            return
+        try:
+            work()
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            left_out.append(stage)
+
+    def _log_warm_up(self, precision: str, tier: str) -> None:
+        log.info("warm (%s, %s): %s", precision, tier, warm_up_report(self.captured(precision, tier)))
+        if left_out := self.left_out(precision, tier):
+            log.warning(
+                "memory of the device is short: %s left out; those sizes run slower. Fewer --slots help.", left_out
+            )
+
+    def left_out(self, precision: str, tier: str) -> str:
+        """Which stages have sizes that were not captured for want of memory, such as "flow 3, vocoder 1"; empty when none."""
+        counts = Counter(self._left_out.get((precision, tier), ()))
+        return ", ".join(f"{stage} {count}" for stage, count in counts.items())
 
     def captured(self, precision: str, tier: str) -> list[Captured]:
         """What each graph cost that is there."""
@@ -188,6 +219,14 @@ class StageShelf:
         stages = self.at(precision, tier)
         parts = (stages.pool.step, stages.pool.prefill, stages.flow, stages.vocoder)
         return [part for part in parts if isinstance(part, GraphDecode | GraphPrefill | GraphFlow | GraphVocoder)]
+
+
+def room(device: torch.device) -> float:
+    """Bytes that a capture could take: free on the device, or held by torch and not in use. No limit on a CPU."""
+    if device.type != "cuda":
+        return float("inf")
+    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return torch.cuda.mem_get_info(device)[0] + held
 
 
 def warm_up_report(captured: list[Captured]) -> str:

@@ -94,9 +94,10 @@ class WindowStep:
 
 @dataclass(slots=True)
 class StreamState:
-    """A stream. first: index of the first frame kept. mel: (M, arrived - first). sums: (9, n) fp64 phase sums of frames from
-    `first` on whose pitch is final."""
+    """A stream. sizes: of windows that were there when it began. first: index of the first frame kept. mel: (M, arrived - first).
+    sums: (9, n) fp64 phase sums of frames from `first` on whose pitch is final."""
 
+    sizes: tuple[int, ...]
     drawn: DrawnNoise | None
     mel: Tensor
     sums: Tensor
@@ -121,7 +122,9 @@ class GraphVocoder:
         ops=None,
         pool: Pool | None = None,
     ):
-        self.net, self.spec, self.sizes, self.ops = net, net.spec, sizes, ops or PlainOps()
+        self.net, self.spec, self.ops = net, net.spec, ops or PlainOps()
+        self._wanted = sizes
+        self.sizes: tuple[int, ...] = ()  # those captured
         self.edges = Edges.of(net.causal)
         self._capture_graph, self._pool = capture_graph, pool or Pool()
         self._lean: LeanHift | None = None
@@ -133,7 +136,7 @@ class GraphVocoder:
 
     def captures(self) -> Iterator[Callable[[], None]]:
         """One piece of work for each size, short ones first: they make the first sound."""
-        for frames in self.sizes:
+        for frames in self._wanted:
             yield lambda frames=frames: self.capture(frames)
 
     @torch.inference_mode()
@@ -144,30 +147,26 @@ class GraphVocoder:
         self._lean = self._lean or LeanHift(self.net, self.ops)
         step = WindowStep(self._lean, frames)
         self._steps[frames] = step, self._capture_graph(step, self._pool)
+        self.sizes = tuple(sorted(self._steps))
         taken = torch.cuda.memory_reserved() - before if cuda else 0
         self.captured.append(Captured(f"vocoder {frames} frames", time.perf_counter() - began, taken))
-
-    @property
-    def ready(self) -> bool:
-        """Whether all sizes are captured."""
-        return len(self._steps) == len(self.sizes)
 
     # ---- Vocoder
 
     def whole(self, mel: Tensor, *, seed: int = 0) -> Tensor:
         """See stages.Vocoder.whole."""
-        if not self.ready or next_window(0, mel.shape[1], True, self.sizes, self.edges) is None:
+        if not self.sizes or next_window(0, mel.shape[1], True, self.sizes, self.edges) is None:
             return self.net.whole(mel, seed=seed)
         return self.advance(self.start(seed=seed), mel, final=True)
 
     @torch.inference_mode()
     def start(self, *, seed: int = 0) -> StreamState | WindowState:
-        """See stages.Vocoder.start. A stream that begins before all sizes are captured stays with the network's own way."""
+        """See stages.Vocoder.start. A stream that begins before any size is captured stays with the network's own way."""
         net = self.net
-        if not self.ready:
+        if not self.sizes:
             return net.start(seed=seed)
         sums = torch.zeros(net.m_source.harmonics, 0, dtype=torch.float64, device=net.device)
-        return StreamState(net.noise(seed), torch.zeros(self.spec.mel_bins, 0, device=net.device), sums)
+        return StreamState(self.sizes, net.noise(seed), torch.zeros(self.spec.mel_bins, 0, device=net.device), sums)
 
     @torch.inference_mode()
     def advance(self, state: StreamState | WindowState, mel: Tensor, *, final: bool = False) -> Tensor:
@@ -181,7 +180,7 @@ class GraphVocoder:
         state.finished = final
         parts = []
         while state.emitted < state.arrived:
-            window = next_window(state.emitted, state.arrived, final, self.sizes, self.edges)
+            window = next_window(state.emitted, state.arrived, final, state.sizes, self.edges)
             if window is None:
                 if final:
                     parts.append(self._plainly(state))
@@ -225,7 +224,7 @@ class GraphVocoder:
 
     def _forget(self, state: StreamState) -> None:
         """Keep what the longest window could want."""
-        drop = state.arrived - self.sizes[-1] - state.first
+        drop = state.arrived - state.sizes[-1] - state.first
         if drop > 0:
             state.mel, state.sums = state.mel[:, drop:].clone(), state.sums[:, drop:].clone()
             state.first += drop

@@ -80,17 +80,35 @@ def test_a_stream_keeps_no_more_than_its_longest_window(version):
 
 
 @versions
-def test_before_all_sizes_are_captured_streams_run_plainly(version):
-    vocoder, mel = tiny_vocoder(version), tiny_mel(120)
+@pytest.mark.parametrize("early", [(), (48,), (48, 96), (192,)])
+def test_a_stream_keeps_to_the_sizes_that_were_there_when_it_began(version, early):
+    vocoder, mel = tiny_vocoder(version), tiny_mel(420)
     ours = GraphVocoder(vocoder, SIZES, capture_graph=lambda step, share: step)
-    ours.capture(48)
+    for frames in early:
+        ours.capture(frames)
     state = ours.start(seed=1)
-    parts = [ours.advance(state, mel[:, :70])]
+    parts = [ours.advance(state, mel[:, :170])]
     for frames in SIZES:
         ours.capture(frames)
-    parts.append(ours.advance(state, mel[:, 70:], final=True))
+    parts.append(ours.advance(state, mel[:, 170:390]))
+    parts.append(ours.advance(state, mel[:, 390:], final=True))
     torch.testing.assert_close(torch.cat(parts), vocoder.whole(mel, seed=1), atol=ROUNDING, rtol=0)
-    assert ours.replays == 0
+    assert (ours.replays > 0) == bool(early)
+
+
+@versions
+@pytest.mark.parametrize("sizes", [(48,), (192,), (64, 128)])
+def test_sizes_that_could_not_be_captured_are_done_without(version, sizes):
+    vocoder = tiny_vocoder(version)
+    ours = GraphVocoder(vocoder, SIZES, capture_graph=lambda step, share: step)
+    for frames in sizes:
+        ours.capture(frames)
+    for frames in (30, 100, 300):
+        mel = tiny_mel(frames)
+        torch.testing.assert_close(ours.whole(mel, seed=1), vocoder.whole(mel, seed=1), atol=ROUNDING, rtol=0)
+        pieces = [17, 40, 25, 60][: frames // 60]
+        torch.testing.assert_close(stream(ours, mel, pieces, seed=1), vocoder.whole(mel, seed=1), atol=ROUNDING, rtol=0)
+    assert ours.replays > 0
 
 
 @versions

@@ -1,0 +1,39 @@
+"""Warming up where the device's memory is short; nothing is captured on a CPU."""
+
+import logging
+
+import pytest
+import torch
+
+from cosy_engine import build
+from cosy_engine.accel.flow_graph import FRAMES
+from cosy_engine.accel.vocoder_graph import WINDOWS
+from cosy_engine.bench import random_models
+from tools.miniature.make import small_spec
+
+
+@pytest.fixture(scope="module")
+def shelf():
+    return build.StageShelf(random_models(small_spec("v3", 700), torch.device("cpu")), 1, ("eager", "graph"))
+
+
+def test_what_memory_has_no_room_for_is_left_out_and_said(shelf, monkeypatch, caplog):
+    monkeypatch.setattr(build, "room", lambda device: build.ROOM_BYTES - 1)
+    with caplog.at_level(logging.WARNING):
+        for chore in shelf.chores("fp32", "graph"):
+            chore()
+    said = shelf.left_out("fp32", "graph")
+    assert f"flow {len(FRAMES)}" in said and f"vocoder {len(WINDOWS)}" in said and said in caplog.text
+    assert shelf.captured("fp32", "graph") == []
+
+
+def test_a_capture_that_finds_no_memory_leaves_the_others(shelf, monkeypatch):
+    done, left_out = [], []
+
+    def full():
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    for work in (full, lambda: done.append(1)):
+        shelf._capture("flow", work, left_out)
+    assert done == [1] and left_out == ["flow"]
