@@ -80,6 +80,10 @@ class Speech:
         """0 when running, else the place in the queue."""
         return self._engine.worker.position(self._session)
 
+    def expected_wait_s(self) -> float | None:
+        """Seconds until a place in the queue is likely to run; 0 when running, None before anything was made."""
+        return self._engine.worker.expected_wait_s(self._session)
+
     def _chunks(self) -> Iterator[AudioChunk]:
         try:
             for chunk in self._session.audio():
@@ -142,7 +146,7 @@ class Engine:
         # Random weights make noise, which is no fault of theirs.
         self.guard = Guard(noise_crossings=1.0) if card.get("trained") is False else Guard()
         self.clock = time.perf_counter
-        self.worker = Worker(config.slots, config.queue)
+        self.worker = Worker(config.slots, config.queue, self.clock)
         if config.warm_up:
             self.worker.add_chores(shelf.chores(config.precision, self.tier))
 

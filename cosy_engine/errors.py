@@ -97,6 +97,12 @@ class NotFinite(GenerationFailed):
     code = "not_finite"
 
 
+class MemoryShort(CosyError):
+    """The device has no room for this request, also with no other beside it."""
+
+    code = "memory_short"
+
+
 class Cancelled(CosyError):
     """The request was stopped by its owner."""
 

@@ -365,7 +365,7 @@ class Handlers:
         place = job.position()
         if place:
             words = say("waiting", lang, place=place)
-            if (wait := self.jobs.expected_wait_s(place)) is not None:
+            if (wait := job.expected_wait_s()) is not None:
                 words += " · " + say("waiting_about", lang, seconds=f"{max(1, wait):.0f}")
             return cards.status(words)
         if not job.chunks:

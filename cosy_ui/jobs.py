@@ -7,7 +7,6 @@ import logging
 import secrets
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -54,6 +53,10 @@ class Job:
     def position(self) -> int:
         """0 when running, else the place in the queue."""
         return self.speech.position() if self.speech else 0
+
+    def expected_wait_s(self) -> float | None:
+        """Seconds until it runs, where that can be told."""
+        return self.speech.expected_wait_s() if self.speech else None
 
     def samples(self) -> np.ndarray:
         """All samples so far, int16."""
@@ -118,7 +121,6 @@ class JobTable:
         self._ended: dict[str, float] = {}
         self._lock = threading.Lock()
         self._keep_s, self._clock = keep_s, clock
-        self._lasted: deque[float] = deque(maxlen=16)  # seconds of recent requests, for the expected wait
 
     def start(self, engine: Engine, request: Request, owner: str) -> Job:
         """Begin a request for one browser session, at once and without a check: what is wrong with it becomes its error."""
@@ -142,8 +144,6 @@ class JobTable:
         """The page has what it needs; the id stays valid for a while for its sound."""
         with self._lock:
             self._ended[job.id] = self._clock()
-            if job.report and job.error is None:
-                self._lasted.append(job.report.compute_s)
 
     def cancel_owner(self, owner: str, replaced: bool = False) -> int:
         """Stop all jobs of a browser session that it has not seen the end of; how many there were."""
@@ -153,12 +153,6 @@ class JobTable:
             job.replaced = job.replaced or replaced
             job.cancel()
         return len(mine)
-
-    def expected_wait_s(self, place: int) -> float | None:
-        """Seconds until a place in the queue is likely to run: requests share one device, so their work adds up.
-        None before anything has finished."""
-        with self._lock:
-            return place * sum(self._lasted) / len(self._lasted) if self._lasted else None
 
     def __len__(self) -> int:
         with self._lock:

@@ -1,11 +1,13 @@
 """One request from token ids to audio, cut into steps that the worker interleaves with those of other requests.
 
 A session owns all that its request remembers; when its generator ends or is closed, nothing of it is left. It draws
-from tables made from its own seed, so neighbours, order and batch size cannot change a sample.
+from tables made from its own seed, so neighbours, order and batch size cannot change a sample. What was computed can so
+be computed again: when memory is short a session gives up all that it holds and goes on later where it was.
 """
 
 from __future__ import annotations
 
+import enum
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -20,9 +22,11 @@ from cosy_engine.errors import GenerationFailed, NotFinite
 from cosy_engine.scheduling.finish import Finish, level_gain
 from cosy_engine.scheduling.guard import EMPTY, LOOP, NOISE, SILENT, TOO_LONG, TOO_SHORT, Guard, SilenceLimiter
 from cosy_engine.scheduling.hop import HopPolicy
+from cosy_engine.scheduling.policy import SECONDS_PER_TEXT_ID, Piece
 from cosy_engine.stages import DecodePool, FlowPrompt, Stages
 from cosy_engine.types import AudioChunk, Voice, cpu_float
 
+TOKEN_RATE_HZ = 25
 TEXT_PIECES = 64  # of a text in pieces, how many may wait to be spoken
 
 REMEDY = {
@@ -45,8 +49,21 @@ class Tokens:
     row: int
 
 
-# A session's work: yields None where another may take its turn, or Tokens; returns what its caller needs.
-Steps = Generator[Tokens | None, Any, Any]
+class Pause(enum.Enum):
+    """Where a session may be made to wait for a slot again. BORDER: between two segments, others may go first. SHORT: memory
+    ran out, and what the session held is given up."""
+
+    BORDER = enum.auto()
+    SHORT = enum.auto()
+
+
+class GiveWay(Exception):
+    """Thrown into a session whose memory others need; it answers with Pause.SHORT."""
+
+
+# A session's work. It yields Tokens, a Piece that it wants to do now, a Pause, or None where it must look again in the next
+# turn; it returns what its caller needs.
+Steps = Generator[Tokens | Piece | Pause | None, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -124,6 +141,8 @@ class Session:
         self.started = threading.Event()
         self.finished = threading.Event()
         self.wake: Callable[[], None] = lambda: None  # set by the worker: tells it that waiting() may have changed
+        self.asked_s = clock()
+        self.dry_s: float | None = None  # when the listener of a stream has heard all; None before the first sound
         self._hungry = False
         self._gain = 1.0
         self._prompt: FlowPrompt | None = None
@@ -163,6 +182,9 @@ class Session:
     def emit(self, samples: np.ndarray, segment: int) -> None:
         if len(samples):
             self.cost.samples += len(samples)
+            if self.job.stream:
+                now = self.clock()
+                self.dry_s = max(now, self.dry_s or now) + len(samples) / self.job.rate_hz
             self._out.put(AudioChunk(samples, self.job.rate_hz, segment, len(self.job.segments)))
 
     def fail(self, error: Exception) -> None:
@@ -176,6 +198,16 @@ class Session:
     def waiting(self) -> bool:
         """Whether a step would only wait for text."""
         return self.job.bistream and self._hungry and self._text.empty()
+
+    def remaining_s(self) -> float:
+        """Seconds of audio still to be made, as far as one can tell from the text."""
+        total = 0.0
+        for segment in self.job.segments[len(self.cost.segments) :]:
+            if segment.fixed_tokens or segment.source_tokens is not None:
+                total += (segment.fixed_tokens or len(segment.source_tokens)) / TOKEN_RATE_HZ
+            else:
+                total += segment.limit_ids * SECONDS_PER_TEXT_ID
+        return total
 
     @torch.inference_mode()
     def steps(self) -> Steps:
@@ -196,6 +228,7 @@ class Session:
                 finish = yield from self._segment(index, segment)
                 if index + 1 < len(self.job.segments):
                     self.emit(finish.pause(), index)
+                    yield Pause.BORDER
         finally:
             self._prompt = self._after_prompt = None
 
@@ -217,6 +250,43 @@ class Session:
             self._after_prompt = flow.start(self._prompt)
         return self._after_prompt.fork()
 
+    def _piece(self, work: Callable[[], Any], seconds: float, render: _Renderer, row_held: bool = False) -> Steps:
+        """Do device work for so many seconds of audio in its turn, again when memory was short; returns its result. row_held:
+        GiveWay is the caller's, who has a row to give back first."""
+        while True:
+            try:
+                if self.job.stream:
+                    yield Piece(self.asked_s if self.dry_s is None else self.dry_s, self.dry_s is not None)
+                else:
+                    yield Piece(self.clock() + seconds)
+                return work()
+            except torch.OutOfMemoryError:
+                self._give_up(render)
+            except GiveWay:
+                self._give_up(render)
+                if row_held:
+                    raise
+            yield from self._short(row_held)
+
+    def _short(self, row_held: bool = False) -> Steps:
+        while True:
+            try:
+                yield Pause.SHORT
+                return
+            except GiveWay:
+                if row_held:
+                    raise
+
+    def _rendered(self, render: _Renderer, row_held: bool = False) -> Steps:
+        """Give out what can be rendered of a stream."""
+        while render.due():
+            yield from self._piece(render.give, len(render.tokens) / TOKEN_RATE_HZ, render, row_held)
+
+    def _give_up(self, render: _Renderer) -> None:
+        """Forget what can be computed again."""
+        render.forget()
+        self._after_prompt = None
+
     def _segment(self, index: int, segment: SegmentJob) -> Steps:
         """Returns the segment's Finish, which knows how much of the pause is still to be made."""
         start = self.cost.samples
@@ -224,8 +294,8 @@ class Session:
             render = self._renderer(index, 0)
             for at in range(0, len(segment.source_tokens), 25):
                 render.take(list(segment.source_tokens[at : at + 25]))
-                yield
-            render.render_rest()
+                yield from self._rendered(render)
+            yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
             render.release()
             tokens = len(segment.source_tokens)
         else:
@@ -247,7 +317,7 @@ class Session:
                 if tokens and (verdict is None or final):
                     if verdict == LOOP:
                         render.drop(self.guard.loop_tokens)
-                    render.render_rest()
+                    yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
                     if verdict is None and not segment.fixed_tokens:
                         verdict = self.guard.sound(render.out.heard, self.job.rate_hz)
             except NotFinite:
@@ -291,39 +361,59 @@ class Session:
             max_tokens=limit,
             stops_early_forbidden=job.strict_min,
         )
-        pool = stages.pool if stages.pool.fits(plan) else stages.lone_pool(plan)
-        began = self.clock()
-        while (row := pool.admit(plan)) is None:
-            yield None
-        self.settle()
-        self.cost.add("prefill", self.clock() - began)
-        try:
-            began, seen = self.clock(), 0
-            while True:
-                progress = yield Tokens(pool, row)
-                now = self.clock()
-                self.cost.add("decode", now - began)
-                self.cost.rows = max(self.cost.rows, pool.active)
-                if not progress.finite:
-                    raise NotFinite("the language model gave values that are no numbers: try precision fp32")
-                render.take(progress.tokens[seen:])
-                seen = len(progress.tokens)
-                if progress.done and segment.fixed_tokens:
-                    return progress.tokens, None
-                if progress.done:
-                    ended = progress.stop_id >= 0
-                    return progress.tokens, self.guard.verdict(
-                        progress.tokens, ended, segment.limit_ids, spec.silent_ids
-                    )
-                if segment.fixed_tokens:
-                    pass
-                elif self.guard.looping(progress.tokens):
-                    return progress.tokens, LOOP
-                elif self.guard.endless(seen, segment.limit_ids):
-                    return progress.tokens, TOO_LONG
+        seen = 0
+        while True:
+            pool, row = yield from self._row(plan, segment, render)
+            try:
                 began = self.clock()
-        finally:
-            pool.release(row)
+                while True:
+                    progress = yield Tokens(pool, row)
+                    self.cost.add("decode", self.clock() - began)
+                    self.cost.rows = max(self.cost.rows, pool.active)
+                    if not progress.finite:
+                        raise NotFinite("the language model gave values that are no numbers: try precision fp32")
+                    render.take(progress.tokens[seen:])
+                    seen = max(seen, len(progress.tokens))  # a row that is decoded again has to catch up
+                    if progress.done and segment.fixed_tokens:
+                        return progress.tokens, None
+                    if progress.done:
+                        ended = progress.stop_id >= 0
+                        return progress.tokens, self.guard.verdict(
+                            progress.tokens, ended, segment.limit_ids, spec.silent_ids
+                        )
+                    if segment.fixed_tokens:
+                        pass
+                    elif self.guard.looping(progress.tokens):
+                        return progress.tokens, LOOP
+                    elif self.guard.endless(seen, segment.limit_ids):
+                        return progress.tokens, TOO_LONG
+                    yield from self._rendered(render, row_held=True)
+                    began = self.clock()
+            except (torch.OutOfMemoryError, GiveWay):
+                self._give_up(render)
+            finally:
+                pool.release(row)
+            yield from self._short()
+
+    def _row(self, plan: Any, segment: SegmentJob, render: _Renderer) -> Steps:
+        """Prefill a row for a plan; returns its pool and its number."""
+        stages = self.stages
+
+        def admit() -> tuple[DecodePool, int | None]:
+            began = self.clock()
+            pool = stages.pool if stages.pool.fits(plan) else stages.lone_pool(plan)
+            row = pool.admit(plan)
+            if row is not None:
+                self.settle()
+                self.cost.add("prefill", self.clock() - began)
+            return pool, row
+
+        seconds = (segment.fixed_tokens or 0) / TOKEN_RATE_HZ or segment.limit_ids * SECONDS_PER_TEXT_ID
+        while True:
+            pool, row = yield from self._piece(admit, seconds, render)
+            if row is not None:
+                return pool, row
+            yield None
 
     def _bistream(self) -> Steps:
         """Text in pieces: one segment whose ids come from `push_text`."""
@@ -368,12 +458,13 @@ class Session:
                     render.drop(self.guard.loop_tokens)
                     ids = None
                     break
+                yield from self._rendered(render)
                 yield
             if ids is None:
                 break
         if not heard:
             raise GenerationFailed(f"{REMEDY[EMPTY]}: change the text or the seed")
-        render.render_rest()
+        yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
         if verdict := self.guard.sound(render.out.heard, job.rate_hz):
             self.cost.notes.append(f"{REMEDY[verdict]}; {LISTEN}")
         render.release()
@@ -403,7 +494,9 @@ def _seed(*parts: int) -> int:
 class _Renderer:
     """Tokens of one attempt at a segment to its finished audio. heard: whether any of it has been given out.
 
-    `take` tokens; `render_rest` once they are complete, which fills out.heard for the guard; `release` gives the rest out.
+    `take` tokens, and `give` a chunk while one is `due`; `render_rest` once they are complete, which fills out.heard for the
+    guard; `release` gives the rest out. When memory runs out in `give` or `render_rest`, or at any time before, `forget` frees
+    what is held on the device, and the call can be made again.
     """
 
     def __init__(self, session: Session, index: int, seed: int):
@@ -419,6 +512,13 @@ class _Renderer:
 
     def take(self, tokens: list[int]) -> None:
         self.tokens += self.limiter.keep(tokens)
+
+    def due(self) -> bool:
+        """Whether there is a chunk to give."""
+        return False
+
+    def forget(self) -> None:
+        """Nothing is held between two calls."""
 
     def release(self) -> None:
         self.session.emit(self.rest, self.index)
@@ -453,43 +553,62 @@ class _Stream(_Renderer):
     flow_state = None
     vocoder_state = None
 
-    def take(self, tokens: list[int]) -> None:
-        super().take(tokens)
-        flow = self.session.stages.flow
+    def __init__(self, session: Session, index: int, seed: int):
+        super().__init__(session, index, seed)
+        self.block = session.stages.flow.spec.block_tokens
+        self.fed: list[int] = []  # tokens that the states have seen
+
+    def due(self) -> bool:
         if self.flow_state is None:
-            began = self.session.clock()
-            self.flow_state = self.session.flow_state()
-            self.session.cost.add("flow", self.session.clock() - began)  # the prompt's own pass
-            self.vocoder_state = self.session.stages.vocoder.start(seed=self.seed)
-            self.block = flow.spec.block_tokens
-        needed = flow.tokens_to_next(self.flow_state) + (self.session.hop.blocks(self.chunk) - 1) * self.block
-        if len(self.tokens) >= needed:
-            self._give(self._render(final=False))
+            return True
+        needed = self.session.stages.flow.tokens_to_next(self.flow_state)
+        return len(self.tokens) >= needed + (self.session.hop.blocks(self.chunk) - 1) * self.block
+
+    def give(self) -> None:
+        """What is heard makes the next hop longer; silence that is held back does not."""
+        if self.flow_state is None:
+            return self._begin()
+        samples = self._render(final=False)
+        if len(samples):
+            self.heard = True
+            self.chunk += 1
+            self.session.emit(samples, self.index)
 
     def drop(self, count: int) -> None:
         """Forget the last `count` tokens as far as they have not been rendered."""
         del self.tokens[max(0, len(self.tokens) - count) :]
 
     def render_rest(self) -> None:
-        self.take([])
+        if self.flow_state is None:
+            self._begin()
         self.rest = np.concatenate([self._render(final=True), self.out.end()])
+        self.forget()
+
+    def forget(self) -> None:
         self.flow_state = self.vocoder_state = None
 
-    def _give(self, samples: np.ndarray) -> None:
-        """What is heard makes the next hop longer; silence that is held back does not."""
-        if len(samples):
-            self.heard = True
-            self.chunk += 1
-            self.session.emit(samples, self.index)
+    def _begin(self) -> None:
+        """States that have seen what was fed before; block by block, which takes the least memory."""
+        session, began = self.session, self.session.clock()
+        flow_state = session.flow_state()  # the prompt's own pass
+        vocoder_state = session.stages.vocoder.start(seed=self.seed)
+        for at in range(0, len(self.fed), self.block):
+            mel = session.stages.flow.advance(flow_state, self._on_device(self.fed[at : at + self.block]))
+            session.stages.vocoder.advance(vocoder_state, mel)
+        self.flow_state, self.vocoder_state = flow_state, vocoder_state
+        session.cost.add("flow", session.clock() - began)
+
+    def _on_device(self, tokens: list[int]) -> Tensor:
+        return torch.tensor(tokens, dtype=torch.int64, device=self.session.stages.lm.device)
 
     def _render(self, final: bool) -> np.ndarray:
         session, stages = self.session, self.session.stages
         began = session.clock()
-        tokens = torch.tensor(self.tokens, dtype=torch.int64, device=stages.lm.device)
-        self.tokens = []
-        mel = _finite(stages.flow.advance(self.flow_state, tokens, final=final))
+        mel = _finite(stages.flow.advance(self.flow_state, self._on_device(self.tokens), final=final))
         middle = session.clock()
         samples = cpu_float(_finite(stages.vocoder.advance(self.vocoder_state, mel, final=final)))
+        self.fed += self.tokens
+        self.tokens = []
         session.cost.add("flow", middle - began)
         session.cost.add("vocoder", session.clock() - middle)
         return self.out.take(samples)

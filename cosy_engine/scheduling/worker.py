@@ -1,14 +1,18 @@
 """The one thread that drives the device: rows of all requests are decoded together, rendering takes turns.
 
-One turn: read what the last launch decoded, send the next launch, then let each session work on its new tokens, so
-that the device decodes while chunks are rendered. The thread sleeps on a condition while nothing can run. An error goes
-to the session it belongs to.
+One turn: read what the last launch decoded, send the next launch, give each session its new tokens, then do one piece
+of work (a prefill, a rendering), that which scheduling.policy names, while the device decodes on. The thread sleeps on a
+condition while nothing can run. An error goes to the session it belongs to; when memory runs out the newest request gives
+way.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
+import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
@@ -16,21 +20,36 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from typing import Any
 
-from cosy_engine.errors import Busy, Cancelled, CosyError, GenerationFailed
-from cosy_engine.scheduling.policy import next_in_queue
-from cosy_engine.scheduling.session import Session, Steps, Tokens
+import torch
+
+from cosy_engine.errors import Busy, Cancelled, CosyError, GenerationFailed, MemoryShort
+from cosy_engine.scheduling import policy
+from cosy_engine.scheduling.session import GiveWay, Pause, Session, Steps, Tokens
 
 log = logging.getLogger(__name__)
 
+SHORT_PIECE_S = 0.002  # pieces that take less together do not wait for another look at the decode batch
+REMEDY = "shorten the text or the reference, or start with fewer --slots"
+RECENT = 0.1  # weight of the newest piece or launch in their mean times
+
 
 class Worker:
-    """Runs up to `slots` sessions in turn; at most `queue` more wait (scheduling.policy says who is next)."""
+    """Runs up to `slots` sessions in turn; at most `queue` more wait (scheduling.policy says who is next).
 
-    def __init__(self, slots: int, queue: int):
-        self.slots, self.queue = slots, queue
+    clock: that of the sessions.
+    """
+
+    def __init__(self, slots: int, queue: int, clock: Callable[[], float] = time.perf_counter):
+        self.slots, self.queue, self.clock = slots, queue, clock
         self._changed = threading.Condition()
         self._waiting: deque[Session] = deque()
         self._running: dict[Session, _Turn] = {}
+        self._paused: dict[Session, _Turn] = {}  # of those that wait, the ones that had a slot already
+        self._served: dict[str, int] = {}  # client -> number of the last slot it got
+        self._slot_number = itertools.count()
+        self._room = slots  # fewer than slots after memory ran out
+        self._rate = policy.Rate()
+        self._piece_s = self._launch_s = 0.0  # means
         self._chores: deque[Callable[[], None]] = deque()
         self._calls: deque[Callable[[], None]] = deque()
         self.chores_total = 0
@@ -49,15 +68,52 @@ class Worker:
             if self._closing:
                 raise Busy("the engine is closing: no new requests are taken")
             free = self.slots - sum(not s.waiting() for s in self._running)
-            if len(self._waiting) >= self.queue + max(0, free):
-                raise Busy(f"{len(self._waiting)} requests are waiting already: try again in a moment")
+            new = len(self._waiting) - len(self._paused)
+            if new >= self.queue + max(0, free):
+                about = self._starts_s([*self._waiting, session])
+                when = f"about {max(1, round(about))} s" if about is not None else "a moment"
+                raise Busy(f"{new} requests are waiting already: try again in {when}")
             self._waiting.append(session)
             self._changed.notify()
 
     def position(self, session: Session) -> int:
-        """0 when running or finished, else the place in the queue counted from 1."""
+        """0 when running, begun or finished, else the place in the queue counted from 1, in the order of getting a slot."""
         with self._changed:
-            return self._waiting.index(session) + 1 if session in self._waiting else 0
+            if session not in self._waiting or session in self._paused:
+                return 0
+            return 1 + self._line().index(session)
+
+    def expected_wait_s(self, session: Session) -> float | None:
+        """Seconds until a waiting session is likely to get a slot, by the rate at which audio was made of late; 0 when it has
+        one, None before anything was made."""
+        with self._changed:
+            if session not in self._waiting:
+                return 0.0
+            line = self._line()
+            return self._starts_s(line[: line.index(session) + 1])
+
+    def _line(self) -> list[Session]:
+        """Those who wait in the order in which they get slots. Called with the lock held."""
+        waiting = list(self._waiting)
+        order = policy.line(
+            [policy.Waiting(s.job.client, s.dry_s or math.inf) if s in self._paused else policy.Waiting(s.job.client) for s in waiting],
+            [s.job.client for s in self._running],
+            self._served,
+            self.clock() + self._margin_s,
+        )  # fmt: skip
+        return [waiting[i] for i in order]
+
+    def _starts_s(self, line: list[Session]) -> float | None:
+        """Seconds until the last of a line gets a slot. Called with the lock held."""
+        if (rate := self._rate.per_s) is None:
+            return None
+        running = [s.remaining_s() for s in self._running]
+        return policy.starts_s(running, [s.remaining_s() for s in line], self.slots, rate)[-1]
+
+    @property
+    def _margin_s(self) -> float:
+        """A listener with less than this left is served first: two pieces may come before."""
+        return 2 * self._piece_s
 
     def add_chores(self, chores: Iterable[Callable[[], None]]) -> None:
         """Work for the device's own thread that may wait: one piece between two turns. A piece that fails is logged."""
@@ -96,9 +152,9 @@ class Worker:
         return len(self._chores)
 
     def load(self) -> tuple[int, int]:
-        """(running, waiting)."""
+        """(begun, waiting for their first slot)."""
         with self._changed:
-            return len(self._running), len(self._waiting)
+            return len(self._running) + len(self._paused), len(self._waiting) - len(self._paused)
 
     def alive(self) -> bool:
         """Whether requests are taken: neither closed nor broken."""
@@ -107,8 +163,7 @@ class Worker:
     def rows(self) -> int:
         """Rows being decoded at this moment."""
         with self._changed:
-            pools = {turn.wants.pool for turn in self._running.values() if turn.wants is not None}
-            return sum(pool.active for pool in pools)
+            return sum(pool.active for pool in {turn.pool for turn in self._running.values() if turn.pool is not None})
 
     def close(self, timeout_s: float = 5.0) -> None:
         """Cancel everything and end the thread."""
@@ -134,6 +189,7 @@ class Worker:
                 left = [*self._waiting, *self._running]
                 self._waiting.clear()
                 self._running.clear()
+                self._paused.clear()
             for session in left:
                 session.fail(GenerationFailed("the engine broke down: see the log, and start the program again"))
 
@@ -146,42 +202,101 @@ class Worker:
                     self._changed.wait()
                 if self._closing:
                     self._chores.clear()
+            began, made = self.clock(), self._made_s(ready)
             self._turn(ready)
+            self._rate.add(self._made_s(ready) - made, self.clock() - began)
             del ready  # while sleeping, this thread keeps no finished request alive
             if self._calls:
                 self._calls.popleft()()
             elif self._chores:
                 self._chore()
 
+    @staticmethod
+    def _made_s(sessions: list[Session]) -> float:
+        return sum(s.cost.samples / s.job.rate_hz for s in sessions)
+
     def _admit(self) -> list[Session]:
         """Fill free slots and name the sessions that have something to do. Called with the lock held."""
         for session in [s for s in self._waiting if s.cancelled.is_set()]:
             self._waiting.remove(session)
-            session.fail(Cancelled("stopped while waiting"))
+            if turn := self._paused.pop(session, None):
+                self._running[session] = turn  # the next turn puts it away
+            else:
+                session.fail(Cancelled("stopped while waiting"))
         # A request that waits for its own text holds no place of others.
         busy = sum(not session.waiting() for session in self._running)
-        while self._waiting and busy < self.slots:
+        while self._waiting and busy < min(self.slots, self._room):
             busy += 1
-            place = next_in_queue([s.job.client for s in self._waiting], [s.job.client for s in self._running])
-            session = self._waiting[place]
-            del self._waiting[place]
-            self._running[session] = _Turn(session.steps())
+            session = self._line()[0]
+            self._waiting.remove(session)
+            self._running[session] = self._paused.pop(session, None) or _Turn(session.steps(), next(self._slot_number))
+            self._served[session.job.client] = next(self._slot_number)
+        if not self._waiting:
+            self._served.clear()  # with nobody waiting there is nothing to be fair about
         return [s for s in self._running if s.cancelled.is_set() or not s.waiting()]
 
     def _turn(self, ready: list[Session]) -> None:
-        pools: dict[Any, dict[int, Any]] = {}
+        pieces = any(isinstance(self._running[session].wants, policy.Piece) for session in ready)
+        pools = {self._running[session].pool: None for session in ready}  # in order
+        count = policy.launches(self._piece_s, self._launch_s) if pieces else 1
+        news = {pool: self._advance(pool, count) for pool in pools if pool is not None and pool.active}
         for session in ready:
-            wants = self._running[session].wants
-            if wants is not None and wants.pool not in pools:
-                pools[wants.pool] = self._advance(wants.pool)
-        for session in ready:
-            wants = self._running[session].wants
-            if session.cancelled.is_set() or wants is None:
+            turn = self._running[session]
+            if session.cancelled.is_set() or turn.wants is None:
                 self._step(session, None)
-            elif isinstance(results := pools[wants.pool], Exception):
-                self._step(session, results)
-            elif wants.row in results:
-                self._step(session, results[wants.row])
+            elif isinstance(turn.wants, Tokens):
+                results = news.get(turn.pool, {})
+                if isinstance(results, Exception):
+                    self._step(session, results)
+                elif turn.wants.row in results:
+                    self._step(session, results[turn.wants.row])
+        self._pieces()
+        self._relieve()
+
+    def _pieces(self) -> None:
+        """One piece of work, or a few that take no time."""
+        began = now = self.clock()
+        while now - began < SHORT_PIECE_S:
+            wanting = [(s, t.wants) for s, t in self._running.items() if isinstance(t.wants, policy.Piece)]
+            if not wanting:
+                return
+            session, _ = wanting[policy.next_piece([piece for _, piece in wanting], now + self._margin_s)]
+            self._step(session, None)
+            before, now = now, self.clock()
+            if now - before >= SHORT_PIECE_S:
+                self._piece_s += RECENT * (now - before - self._piece_s) if self._piece_s else now - before
+
+    def _relieve(self) -> None:
+        """Memory ran out for some: the newest request that can gives way, and waits for a slot that others leave."""
+        short = [session for session, turn in self._running.items() if turn.wants is Pause.SHORT]
+        if not short:
+            return
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        able = [s for s, t in self._running.items() if t.wants is not None and not s.job.bistream]
+        alone = len(self._running) == 1 or not able
+        if not alone:
+            newest = max(able, key=lambda s: self._running[s].number)
+            log.warning("memory ran out: one of %d requests waits until another is done", len(self._running))
+            self._step(newest, GiveWay())
+            if newest in self._running:
+                self._park(newest, first=True)
+            with self._changed:
+                self._room = max(1, len(self._running))
+        for session in short:
+            if turn := self._running.get(session):
+                if alone and turn.short_at == session.cost.samples:
+                    self._step(session, MemoryShort("the device's memory is too small for this request: " + REMEDY))
+                else:
+                    turn.wants, turn.short_at = None, session.cost.samples if alone else None
+
+    def _park(self, session: Session, first: bool = False) -> None:
+        """Take a begun session's slot; it goes on when it gets another."""
+        with self._changed:
+            turn = self._running.pop(session)
+            turn.wants = None
+            self._paused[session] = turn
+            (self._waiting.appendleft if first else self._waiting.append)(session)
 
     def _chore(self) -> None:
         try:
@@ -192,12 +307,15 @@ class Worker:
             if self._chores:  # close() may have cleared them
                 self._chores.popleft()
 
-    def _advance(self, pool: Any) -> dict[int, Any] | Exception:
-        """Results of the last launch, with the next one on its way. A failure is every row's."""
+    def _advance(self, pool: Any, count: int) -> dict[int, Any] | Exception:
+        """Results of the last launch, with `count` more on their way. A failure is every row's."""
+        began = self.clock()
         try:
             results = pool.collect()
-            pool.launch()
-            self.steps += pool.steps if pool.active else 0
+            for _ in range(count):
+                pool.launch()
+            self.steps += count * pool.steps
+            self._launch_s += RECENT * ((self.clock() - began) / count - self._launch_s)
             return results
         except Exception as error:
             log.exception("the decode batch failed")
@@ -209,23 +327,35 @@ class Worker:
             if session.cancelled.is_set():
                 raise Cancelled("stopped")
             turn.wants = turn.steps.throw(news) if isinstance(news, Exception) else turn.steps.send(news)
+            if isinstance(turn.wants, Tokens):
+                turn.pool = turn.wants.pool
         except StopIteration:
             self._leave(session)
             session.end()
         except CosyError as error:
             self._leave(session)
             session.fail(error)
+        except torch.OutOfMemoryError:  # where it cannot be tried again
+            log.exception("a request ran out of memory")
+            self._leave(session)
+            session.fail(MemoryShort("the device's memory ran out: " + REMEDY))
         except (Exception, SystemExit) as error:  # a library that wants to exit ends its request, not the program
             log.exception("a request failed inside the model")
             self._leave(session)
             session.fail(
                 GenerationFailed(f"the model failed ({type(error).__name__}): see the log; other requests go on")
             )
+        else:
+            if turn.wants is Pause.BORDER:
+                turn.wants = None
+                if self._waiting:
+                    self._park(session)
 
     def _leave(self, session: Session) -> None:
         """Close the session's generator, which drops every tensor it holds and gives its row back."""
         with self._changed:
             turn = self._running.pop(session)
+            self._room = min(self.slots, self._room + 1)
         try:
             turn.steps.close()
         except Exception:  # the device may be in any state; the request is over either way
@@ -234,7 +364,11 @@ class Worker:
 
 @dataclass(slots=True)
 class _Turn:
-    """A running session. wants: the row it waits for; None when it can go on."""
+    """A running session. number: grows with the time of its first slot. wants: what it waits for; None when it can go on.
+    pool: where its row is or was. short_at: samples it had given when memory ran out for it alone."""
 
     steps: Steps
-    wants: Tokens | None = None
+    number: int
+    wants: Tokens | policy.Piece | Pause | None = None
+    pool: Any = None
+    short_at: int | None = None
