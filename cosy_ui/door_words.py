@@ -1,0 +1,48 @@
+"""Words of the door: why a call goes no further; part of words.WORDS."""
+
+from cosy_ui.guests import PUBLIC
+
+DOOR_WORDS: dict[str, tuple[str, str]] = {
+    "login_first": (
+        "Log in first: open the page, or send name and password.",
+        "请先登录：打开页面，或随请求发送用户名与密码。",
+    ),
+    "calls_many": (
+        "Too many calls in a short time: try again in {seconds} s.",
+        "请求过于频繁：请在 {seconds} 秒后重试。",
+    ),
+    "connections_many": (
+        "Too many connections are open: close some pages, and try again.",
+        "打开的连接过多：请关闭一些页面后重试。",
+    ),
+    "foreign": (
+        "This call comes from another site's page: open this page itself.",
+        "该请求来自其他网站的页面：请直接打开本页面。",
+    ),
+    "not_here": ("This page does not offer that.", "本页面不提供此功能。"),
+    "body_large": ("What was sent is larger than {mb} MB: shorten it.", "发送的内容超过 {mb} MB：请缩短。"),
+    "body_slow": (
+        "What was sent did not arrive within {seconds} s: try again with a smaller file.",
+        "内容未在 {seconds} 秒内到达：请用更小的文件重试。",
+    ),
+    "no_room": (
+        "There is no room for more files at the moment: try again in a few minutes.",
+        "暂无空间存放更多文件：请几分钟后重试。",
+    ),
+    "metrics_here": (
+        "The figures of a shared page are for its operator: ask from the machine itself, or start with --auth.",
+        "公开页面的指标仅供管理者：请在本机查询，或启动时加 --auth。",
+    ),
+    "no_address": (
+        "A file is given as an address: nothing is fetched from the network, so upload the file itself.",
+        "文件以网址给出：程序不会从网络读取，请直接上传文件。",
+    ),
+    "disk": (
+        "The file could not be written ({why}): tell the operator, or try again in a few minutes.",
+        "文件无法写入（{why}）：请告知管理者，或几分钟后重试。",
+    ),
+    "text_hint_shared": (
+        f"Up to {PUBLIC.text_chars} characters on this shared page, in any language that the model speaks",
+        f"公开页面最长 {PUBLIC.text_chars} 字",
+    ),
+}
