@@ -94,6 +94,12 @@ def _bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tiers", default=",".join(TIERS), help="of %(default)s")
     parser.add_argument("--precisions", default=",".join(PRECISIONS), help="of %(default)s")
     parser.add_argument("--rows", type=_numbers, default=[1, 8, 32], help="rows decoded together; default 1,8,32")
+    parser.add_argument(
+        "--slots",
+        type=lambda text: _numbers(text)[0],
+        default=8,
+        help="of the engine measured; more --rows get their own batch",
+    )
     parser.add_argument("--parts", default="decode,flow,vocoder,request", help="of %(default)s")
     parser.add_argument(
         "--runs", type=lambda text: _numbers(text)[0], default=5, help="timed runs after two discarded ones"
@@ -135,14 +141,14 @@ def bench(arguments: argparse.Namespace) -> int:
         release = find_release(arguments.model or default_folder())
         spec, what = release.spec, release.name
         models = load_models(release, device)
-    run = measuring.Bench(spec, models, arguments.rows, arguments.runs)
+    run = measuring.Bench(spec, models, arguments.rows, arguments.runs, arguments.slots)
     results = []
     for precision, tier in measuring.runnable(device, arguments.precisions.split(","), arguments.tiers.split(",")):
         results.append(run.run(precision, tier, arguments.parts.split(",")))
         print(measuring.table(results[-1:]), file=sys.stderr, flush=True)
-    data = measuring.as_data(results, facts, what)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        data = measuring.as_data(results, facts, what)
+        if arguments.json:  # after each configuration: a bench that is stopped leaves what it has
+            arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(data))
     return 0
 

@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from cosy_engine.accel.decode_graph import GraphDecode
 from cosy_engine.build import (
     Models,
     StageShelf,
     available_tiers,
     describe_device,
     exact_fp32,
+    make_stages,
     row_bucket,
     unavailable_here,
     warm_up_report,
@@ -57,7 +59,7 @@ class Timing:
 class Result:
     """One configuration. decode: rows -> a step. flow, vocoder: seconds of speech -> time. error: why it did not run.
 
-    warm_up: what the graphs of each stage cost. weights_gb: allocated before anything runs, decode batch included. peak_gb: allocated
+    warm_up: what the graphs of each stage cost. left_out: what memory had no room for. choices: what accel.fastest chose. weights_gb: allocated before anything runs, decode batch included. peak_gb: allocated
     at most. taken_gb: of the device, by all that runs on it, driver and libraries included.
     """
 
@@ -73,6 +75,8 @@ class Result:
     warm_up_s: float = 0.0
     graphs: int = 0
     warm_up: str = ""
+    left_out: str = ""
+    choices: dict[str, str] = field(default_factory=dict)
     weights_gb: float = 0.0
     peak_gb: float = 0.0
     taken_gb: float = 0.0
@@ -106,15 +110,20 @@ def _fill(name: str, value: torch.Tensor, generator: torch.Generator) -> None:
 
 
 class Bench:
-    """Measures configurations of one set of models."""
+    """Measures configurations of one set of models, as an engine with so many slots captures them.
 
-    def __init__(self, spec: ModelSpec, models: Models, rows: Iterable[int], runs: int = 5):
+    rows: sizes of the decode batch to time; those above the slots are captured apart, after memory was measured.
+    """
+
+    def __init__(self, spec: ModelSpec, models: Models, rows: Iterable[int], runs: int = 5, slots: int = 8):
         self.spec, self.device, self.runs = spec, models.lm.device, runs
-        self.rows = sorted(set(rows))
+        slots = row_bucket(min(slots, max(rows)))
+        self.rows = sorted(count for count in set(rows) if count <= slots)
+        self.more_rows = sorted(set(rows) - set(self.rows))
         if self.device.type == "cuda":  # as an engine keeps them
             models = models.to(torch.device("cpu"))
             torch.cuda.empty_cache()
-        self.shelf = StageShelf(models, row_bucket(max(self.rows)), available_tiers(self.device), self.device)
+        self.shelf = StageShelf(models, slots, available_tiers(self.device), self.device)
         draw = torch.Generator().manual_seed(1)
         codes = spec.llm.speech_tokens
         self.voice = Voice(
@@ -143,15 +152,23 @@ class Bench:
             result.warm_up_s = time.perf_counter() - began
             captured = self.shelf.captured(precision, tier)
             result.graphs, result.warm_up = len(captured), warm_up_report(captured)
+            result.left_out, result.choices = self.shelf.left_out(precision, tier), self.shelf.choices(precision, tier)
             for part in parts:
                 getattr(self, f"_{part}")(stages, result)
+            self._measure_memory(result)
+            if "decode" in parts:
+                for rows in self.more_rows:
+                    self._decode_apart(precision, tier, rows, result)
         except Exception as error:  # one configuration that cannot run must not lose the others' figures
             result.error = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        if self.device.type == "cuda":
-            result.peak_gb = torch.cuda.max_memory_allocated() / 1e9
-            free, total = torch.cuda.mem_get_info(self.device)
-            result.taken_gb = (total - free) / 1e9
+            self._measure_memory(result)
         return result
+
+    def _measure_memory(self, result: Result) -> None:
+        if self.device.type == "cuda":
+            result.peak_gb = max(result.peak_gb, torch.cuda.max_memory_allocated() / 1e9)
+            free, total = torch.cuda.mem_get_info(self.device)
+            result.taken_gb = max(result.taken_gb, (total - free) / 1e9)
 
     # ---- parts
 
@@ -160,20 +177,35 @@ class Bench:
         lm = stages.lm
         read = [p for name, p in lm.named_parameters() if "embed" not in name]
         result.floor_ms = 1000 * sum(p.numel() * p.element_size() for p in read) / self.bandwidth()
-        per_launch = stages.read_every
-        launches = 25 if self.device.type == "cuda" else 10
         for rows in self.rows:
-            owned = [stages.pool.admit(self._plan(stages, seed)) for seed in range(rows)]
+            result.decode[rows] = self._decode_rows(stages, rows)
 
-            def steps() -> None:
-                for _ in range(launches):
-                    stages.pool.collect()
-                    stages.pool.launch()
+    @torch.inference_mode()
+    def _decode_apart(self, precision: str, tier: str, rows: int, result: Result) -> None:
+        """More rows than the engine has slots for, in a batch of their own."""
+        stages = make_stages(self.shelf.models(precision), precision, tier, rows)
+        step = stages.pool.step
+        if isinstance(step, GraphDecode):
+            for work in step.pieces(stages.pool.state, rows):
+                work()
+            for context in step.contexts:
+                step.capture(rows, context)
+        result.decode[rows] = self._decode_rows(stages, rows)
 
-            result.decode[rows] = self._time(steps, launches * per_launch)
-            stages.pool.collect()
-            for row in owned:
-                stages.pool.release(row)
+    def _decode_rows(self, stages: Stages, rows: int) -> Timing:
+        launches = 25 if self.device.type == "cuda" and stages.tier != "eager" else 5
+        owned = [stages.pool.admit(self._plan(stages, seed)) for seed in range(rows)]
+
+        def steps() -> None:
+            for _ in range(launches):
+                stages.pool.collect()
+                stages.pool.launch()
+
+        timing = self._time(steps, launches * stages.read_every)
+        stages.pool.collect()
+        for row in owned:
+            stages.pool.release(row)
+        return timing
 
     def _plan(self, stages: Stages, seed: int) -> Any:
         """A row that never stops by itself: every stop id is held back to the end."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from cosy_engine.accel import fused_config
 from cosy_engine.accel.buckets import ROWS, round_up
@@ -215,6 +216,11 @@ class StageShelf:
         """What each graph cost that is there."""
         return [cost for part in self._captured_parts(precision, tier) for cost in part.captured]
 
+    def choices(self, precision: str, tier: str) -> dict[str, str]:
+        """Operation and size -> the way of making it that was fastest here; empty where there was nothing to choose."""
+        ops = getattr(self.at(precision, tier).flow, "ops", None)
+        return {str(key): str(way) for key, way in ops.fastest.chosen.items()} if ops and ops.fused else {}
+
     def _captured_parts(self, precision: str, tier: str) -> list[GraphDecode | GraphPrefill | GraphFlow | GraphVocoder]:
         stages = self.at(precision, tier)
         parts = (stages.pool.step, stages.pool.prefill, stages.flow, stages.vocoder)
@@ -239,6 +245,15 @@ def warm_up_report(captured: list[Captured]) -> str:
     return "; ".join(lines)
 
 
+def copied(net: nn.Module, device: torch.device) -> nn.Module:
+    """A copy on a device; nothing is copied where it is first."""
+    tensors = [*net.parameters(), *net.buffers()]
+    if tensors[0].device == device:
+        return copy.deepcopy(net)
+    moved = {id(t): nn.Parameter(t.to(device), False) if isinstance(t, nn.Parameter) else t.to(device) for t in tensors}
+    return copy.deepcopy(net, moved)
+
+
 @dataclass(frozen=True, eq=False)
 class Models:
     """The three networks at one precision, on their device, ready for inference."""
@@ -255,9 +270,11 @@ class Models:
     def at(self, precision: str, device: torch.device | None = None) -> Models:
         """A copy for inference with matrix weights in another precision, on another device if one is given."""
         device = device or self.lm.device
-        lm, flow, vocoder = (copy.deepcopy(net) for net in (self.lm, self.flow, self.vocoder))
-        flow.drop_time_weights()
-        nets = [net.set_precision(DTYPES[precision]).to(device) for net in (lm, flow, vocoder)]
+        lm, vocoder = copied(self.lm, device), copied(self.vocoder, device)
+        flow = copied(self.flow, device).drop_time_weights()
+        nets = [net.set_precision(DTYPES[precision]) for net in (lm, flow, vocoder)]
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # what the fp32 weights took on their way
         flow.noise(0, 1)  # the first request does not wait for these tables
         if vocoder.causal:
             vocoder.noise_rows(None, 0, 1)

@@ -24,6 +24,13 @@ def test_every_part_of_a_configuration_is_measured():
     assert result.first_audio.ms < result.whole.ms * 5 and result.rtf > 0 and result.floor_ms > 0
 
 
+def test_more_rows_than_slots_are_decoded_apart():
+    spec = small_spec("v3", 700)
+    bench = Bench(spec, random_models(spec, torch.device("cpu")), rows=[1, 4], runs=1, slots=2)
+    result = bench.run("fp32", "eager", ["decode"])
+    assert result.error == "" and set(result.decode) == {1, 4} and bench.shelf.rows == 2
+
+
 def test_a_configuration_that_fails_is_recorded_and_named():
     spec = small_spec("v3", 700)
     bench = Bench(spec, random_models(spec, torch.device("cpu")), rows=[1], runs=1)

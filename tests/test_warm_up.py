@@ -37,3 +37,14 @@ def test_a_capture_that_finds_no_memory_leaves_the_others(shelf, monkeypatch):
     for work in (full, lambda: done.append(1)):
         shelf._capture("flow", work, left_out)
     assert done == [1] and left_out == ["flow"]
+
+
+def test_a_copy_for_another_device_leaves_the_original_where_it_is(shelf):
+    net = shelf.models("fp32").flow
+    moved = build.copied(net, torch.device("meta"))
+    assert all(t.is_meta for t in (*moved.parameters(), *moved.buffers()))
+    assert not any(t.is_meta for t in (*net.parameters(), *net.buffers()))
+    twin = build.copied(net, net.device)
+    for name, value in net.state_dict().items():
+        other = twin.state_dict()[name]
+        assert torch.equal(value, other) and (other.data_ptr() != value.data_ptr() or not other.numel())
