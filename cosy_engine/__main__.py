@@ -142,7 +142,7 @@ def bench(arguments: argparse.Namespace) -> int:
         spec, what = release.spec, release.name
         models = load_models(release, device)
     run = measuring.Bench(spec, models, arguments.rows, arguments.runs, arguments.slots)
-    results = []
+    results, data = [], measuring.as_data([], facts, what)
     for precision, tier in measuring.runnable(device, arguments.precisions.split(","), arguments.tiers.split(",")):
         results.append(run.run(precision, tier, arguments.parts.split(",")))
         print(measuring.table(results[-1:]), file=sys.stderr, flush=True)

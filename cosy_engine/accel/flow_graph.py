@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from cosy_engine.accel.buckets import round_up
-from cosy_engine.accel.flow_lean import PlainOps, lean
+from cosy_engine.accel.flow_front import lean_front
+from cosy_engine.accel.flow_lean import PlainOps, hidden, lean
 from cosy_engine.accel.graphs import Captured, Graph, Pool
 from cosy_engine.stages import FlowPrompt
 
@@ -67,9 +68,7 @@ class SolverStep:
             self.visible[:1] = valid
             self.visible[1:] = block
             return
-        keys = torch.arange(self.frames, device=self.x.device)
-        hidden = (keys >= valid)[None] | (keys[None] >= (keys[:, None] // block + 1) * block)
-        self.visible.zero_().masked_fill_(hidden, -torch.inf)
+        self.visible.zero_().masked_fill_(hidden(valid, block, self.frames, self.x.device), -torch.inf)
 
     def __call__(self) -> None:
         rate, now = self.decoder.cfg_rate, self.step % len(self.decoder.sizes)
@@ -84,11 +83,11 @@ class SolverStart:
     """What precedes the first Euler step of a bucket: front network, speaker, start values, which keys count.
 
     ids: (1, F / 2 + look-ahead) int64. embedding: (1, 192). numbers: (3,) int64, tokens there, tokens that become frames, tokens of
-    a block (as many as ids for no blocks).
+    a block (as many as ids for no blocks). front: see flow_front.lean_front, None makes one for this bucket alone.
     """
 
-    def __init__(self, flow, step: SolverStep):
-        self.flow, self.step = flow, step
+    def __init__(self, flow, step: SolverStep, front=None):
+        self.flow, self.step, self.front = flow, step, front or lean_front(flow, step.estimator.ops, step.frames)
         device, spec = flow.device, flow.spec
         self.ids = torch.zeros(1, step.frames // 2 + spec.lookahead_tokens, dtype=torch.int64, device=device)
         self.embedding = torch.zeros(1, spec.speaker_width, device=device)
@@ -98,8 +97,7 @@ class SolverStart:
     def __call__(self) -> None:
         step = self.step
         there, ready, block = self.numbers.split(1)
-        mu = self.flow.condition(self.ids, there, streaming=block, finalize=False, ready=ready)
-        step.mu[0] = mu[0].T
+        step.mu[:1] = self.front(self.ids, there, ready, block)
         step.speaker[0] = self.flow.speaker(self.embedding)[0]
         step.x[0] = self.noise
         step.see(2 * ready, 2 * block)
@@ -124,7 +122,7 @@ class GraphFlow:
         self.flow, self.spec, self.buckets = flow, flow.spec, buckets
         self.ops = ops or PlainOps()
         self._capture_graph, self._pool = capture_graph, pool or Pool()
-        self._estimator = None
+        self._estimator = self._front = None
         self._steps: dict[int, tuple[SolverStart, Callable[[], object], Callable[[], object]]] = {}
         self.replays = 0
         self.captured: list[Captured] = []
@@ -144,8 +142,9 @@ class GraphFlow:
         began, before = time.perf_counter(), torch.cuda.memory_reserved() if cuda else 0
         if self._estimator is None:
             self._estimator = lean(self.flow.decoder.estimator, self.ops)
+            self._front = lean_front(self.flow, self.ops, max(self.buckets))
         step = SolverStep(self.flow.decoder, frames, self.spec.mel_bins, device, self._estimator)
-        start = SolverStart(self.flow, step)
+        start = SolverStart(self.flow, step, self._front)
         graphs = [self._capture_graph(part, self._pool) for part in (start, step)]
         self._steps[frames] = start, *graphs
         taken = torch.cuda.memory_reserved() - before if cuda else 0

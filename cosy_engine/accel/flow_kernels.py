@@ -15,7 +15,7 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from cosy_engine.accel.fastest import Fastest
-from cosy_engine.accel.flow_lean import causal
+from cosy_engine.accel.flow_lean import causal, scores_fp32
 from cosy_engine.accel.flow_pointwise import add_norm, norm_mish, rotate_first
 from cosy_engine.accel.flow_products import conv, norm_product, position_conv, product_add
 
@@ -81,6 +81,57 @@ def attend(
             acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None])
             top = new
         o = out + (row.to(tl.int64) * frames + m[:, None]) * WIDE + head * HD + d[None, :]
+        tl.store(o, acc / total[:, None], mask=(m < valid)[:, None])
+
+
+def _class(frames: int) -> int:
+    """Buckets between two powers of two are alike enough to be measured once; the name is the upper power."""
+    return 1 << frames.bit_length()
+
+
+@triton.jit(do_not_specialize=["frames"])
+def attend_by_distance(
+    mixed, scores, out, limits, frames,
+    HEADS: tl.constexpr, HD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """Attention of BM queries of one head with scores of distances added. mixed: (frames, 4, HEADS, HD), scaled q, _, k, v.
+
+    scores: (HEADS, frames, 2 frames) fp32, column c of the distance frames - 1 - c. limits, out: see attend.
+    """
+    WIDE: tl.constexpr = HEADS * HD
+    first = tl.program_id(0) * BM
+    head = tl.program_id(1)
+    if PDL:
+        gdc_launch_dependents()
+        gdc_wait()
+    valid = tl.load(limits)
+    block = tl.load(limits + 1)
+    if first < valid:
+        m = first + tl.arange(0, BM)
+        n = tl.arange(0, BN)
+        d = tl.arange(0, HD)
+        base = mixed + head * HD
+        q = tl.load(base + m[:, None] * 4 * WIDE + d[None, :], mask=(m < valid)[:, None], other=0.0)
+        of_row = scores + (head.to(tl.int64) * frames + m) * (2 * frames) + frames - 1 - m
+        ends = tl.minimum((m // block + 1) * block, valid)
+        stop = tl.minimum(((first + BM - 1) // block + 1) * block, valid)
+        top = tl.full([BM], -1e30, tl.float32)
+        total = tl.zeros([BM], tl.float32)
+        acc = tl.zeros([BM, HD], tl.float32)
+        for at in range(0, stop, BN):
+            real = at + n < valid
+            k = tl.load(base + 2 * WIDE + (at + n)[None, :] * 4 * WIDE + d[:, None], mask=real[None, :], other=0.0)
+            seen = ((at + n)[None, :] < ends[:, None]) & (m < valid)[:, None]
+            far = tl.load(of_row[:, None] + (at + n)[None, :], mask=seen, other=0.0)
+            s = tl.where(seen, (tl.dot(q, k) + far) * 1.4426950408889634, -1e30)
+            new = tl.maximum(top, tl.max(s, 1))
+            p = tl.exp2(s - new[:, None])
+            fade = tl.exp2(top - new)
+            total = total * fade + tl.sum(p, 1)
+            v = tl.load(base + 3 * WIDE + (at + n)[:, None] * 4 * WIDE + d[None, :], mask=real[:, None], other=0.0)
+            acc = tl.dot(p.to(v.dtype), v, acc * fade[:, None])
+            top = new
+        o = out + m[:, None] * WIDE + head * HD + d[None, :]
         tl.store(o, acc / total[:, None], mask=(m < valid)[:, None])
 
 
@@ -150,7 +201,7 @@ class FlowKernels:
             )  # fmt: skip
             return out
 
-        return self.fastest(("conv", *x.shape, x.dtype, size, taps), self.cuts["conv"], run)
+        return self.fastest(("conv", _class(frames), width, str(x.dtype), size, taps), self.cuts["conv"], run)
 
     def conv_mish(self, x: Tensor, layer, norm, add: Tensor, dtype: torch.dtype) -> Tensor:
         y = self.conv(x, layer)
@@ -184,7 +235,20 @@ class FlowKernels:
             )  # fmt: skip
             return out
 
-        return self.fastest(("attention", *mixed.shape), self.cuts["attention"], run)
+        return self.fastest(("attention", _class(frames), heads, width), self.cuts["attention"], run)
+
+    def limits(self, valid: Tensor, block: Tensor, frames: int, device: torch.device) -> Tensor:
+        return torch.cat([valid, block]).int()
+
+    def attention_by_distance(self, mixed: Tensor, distances: Tensor, visible: Tensor) -> Tensor:
+        _, frames, _, heads, width = mixed.shape
+        scores = scores_fp32(mixed[0, :, 1].transpose(0, 1), distances)
+        out = torch.empty(1, frames, heads * width, dtype=mixed.dtype, device=mixed.device)
+        attend_by_distance[(triton.cdiv(frames, 64), heads)](
+            mixed, scores, out, visible, frames, HEADS=heads, HD=width, BM=64, BN=32 if width < 64 else 64,
+            **self._launch(4, 3),
+        )  # fmt: skip
+        return out
 
     def position_conv(self, x: Tensor, layer, add: Tensor | None) -> Tensor:
         batch, frames, width = x.shape
@@ -212,7 +276,7 @@ class FlowKernels:
             )  # fmt: skip
             return out
 
-        return self.fastest(("norm product", rows, width, size), self.cuts["norm"], run)
+        return self.fastest(("norm product", _class(h.shape[1]), width, size), self.cuts["norm"], run)
 
     def product_add(self, h: Tensor, x: Tensor, layer) -> Tensor:
         rows, (size, depth) = h.shape[0] * h.shape[1], layer.weight.shape
@@ -227,4 +291,4 @@ class FlowKernels:
             )  # fmt: skip
             return h
 
-        return self.fastest(("product add", rows, depth, size), self.cuts["add"], run)
+        return self.fastest(("product add", _class(h.shape[1]), depth, size), self.cuts["add"], run)

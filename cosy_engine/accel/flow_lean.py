@@ -84,6 +84,39 @@ class PlainOps:
         query, key, value = (part.transpose(1, 2) for part in mixed.unbind(2))
         return F.scaled_dot_product_attention(query, key, value, attn_mask=visible).transpose(1, 2).flatten(2)
 
+    def limits(self, valid: Tensor, block: Tensor, frames: int, device: torch.device) -> Tensor:
+        """`visible` of attention_by_distance: keys below `valid`, up to the end of the query's block; (1,) int64 each."""
+        return torch.zeros(frames, frames, device=device).masked_fill_(hidden(valid, block, frames, device), -torch.inf)
+
+    def attention_by_distance(self, mixed: Tensor, distances: Tensor, visible: Tensor) -> Tensor:
+        """(1, F, 4, H, D) q for keys, q for distances, k, v, and (H, 2F, D) -> (1, F, H * D). Scores are fp32."""
+        query, towards, key, value = (part[0].transpose(0, 1) for part in mixed.unbind(2))
+        scores = scores_fp32(query, key)
+        scores += by_distance(scores_fp32(towards, distances))
+        scores += visible
+        return (torch.softmax(scores, dim=-1).to(value.dtype) @ value).transpose(0, 1).flatten(1)[None]
+
+
+def hidden(valid: Tensor, block: Tensor, frames: int, device: torch.device) -> Tensor:
+    """(F, F), which keys a query must not see: from `valid` on, and beyond the end of its block of `block` frames."""
+    keys = torch.arange(frames, device=device)
+    return (keys >= valid)[None] | (keys[None] >= (keys[:, None] // block + 1) * block)
+
+
+def scores_fp32(a: Tensor, b: Tensor) -> Tensor:
+    """(H, N, D), (H, K, D) -> (H, N, K), products of half precision written in fp32."""
+    if a.is_cuda and a.dtype != torch.float32:
+        return torch.bmm(a, b.transpose(1, 2), out_dtype=torch.float32)
+    return a.float() @ b.float().transpose(1, 2)
+
+
+def by_distance(scores: Tensor) -> Tensor:
+    """(H, F, 2F), column c of the distance F - 1 - c -> (H, F, F) of keys, a view: row i is moved left by F - 1 - i."""
+    heads, frames, span = scores.shape
+    return scores.as_strided(
+        (heads, frames, frames), (frames * span, span - 1, 1), scores.storage_offset() + frames - 1
+    )
+
 
 def lean(estimator, ops) -> LeanDiT | LeanUNet:
     """The lean form of a velocity estimator. Fuses its weights in place: no second copy."""

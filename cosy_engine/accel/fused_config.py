@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from cosy_engine.flow.dit import POSITION_GROUPS
-from cosy_engine.settings.model_spec import FlowSpec, LlmSpec, UNetSpec
+from cosy_engine.settings.model_spec import ConformerSpec, FlowSpec, LlmSpec, UNetSpec
 
 GEMV_ROWS = 2  # up to here rows are a loop inside the matrix-vector kernels; above, tensor cores
 MOST_ROWS = 32
@@ -151,6 +151,8 @@ def flow_misfit(spec: FlowSpec) -> str | None:
         sizes["channels"] = estimator.channels
     else:
         sizes["channels of a position group"] = estimator.dim // POSITION_GROUPS
+    if isinstance(spec.front, ConformerSpec):
+        sizes["head_dim of the front network"] = spec.front.width // spec.front.heads
     for name, size in sizes.items():
         if size < 16 or size & (size - 1):
             return f"{name} is {size}, not a power of two from 16 on"

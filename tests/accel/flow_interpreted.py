@@ -61,6 +61,22 @@ def test_attention_sees_valid_keys_up_to_the_block_and_garbage_stays_out():
             torch.testing.assert_close(ours[:, :valid].float(), expected[:, :valid], atol=4e-3, rtol=0)
 
 
+def test_attention_by_distance_sees_valid_keys_up_to_the_block_and_garbage_stays_out():
+    frames, valid, block = 90, 71, 25
+    draw = torch.Generator().manual_seed(0)
+    mixed = torch.randn(1, frames, 4, 2, 16, generator=draw).half()
+    distances = torch.randn(2, 2 * frames, 16, generator=draw).half()
+    valid_at, plain = torch.tensor([valid]), PlainOps()
+    for blocks in (frames, block):
+        limits = valid_at, torch.tensor([blocks]), frames, mixed.device
+        expected = plain.attention_by_distance(mixed.float(), distances.float(), plain.limits(*limits))
+        dirty = mixed.clone()
+        dirty[:, valid:] = torch.nan
+        ours = KERNELS.attention_by_distance(dirty, distances, KERNELS.limits(*limits))
+        # fp16 weights of the sum and fp16 output, values of about 1
+        torch.testing.assert_close(ours[:, :valid].float(), expected[:, :valid], atol=4e-3, rtol=0)
+
+
 def test_a_product_that_left_fp16_is_bounded():
     h, add = torch.zeros(1, 3, 32), torch.zeros(1, 3, 32).half()
     add[0, 1, 4] = torch.inf

@@ -59,12 +59,13 @@ def test_a_recomputed_stream_equals_a_cached_one(both, hop):
     torch.testing.assert_close(ours, theirs, atol=ROUNDING, rtol=0)
 
 
+@pytest.mark.parametrize("version", TINY)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_stays_near_fp32_in_few_operations_too(dtype):
-    flow = tiny_flow("v3")
+def test_half_precision_stays_near_fp32_in_few_operations_too(version, dtype):
+    flow = tiny_flow(version)
     tokens, prompt = tiny_tokens(flow, 40), tiny_prompt(flow, 10)
     exact = flow.whole([tokens], [prompt])[0]
-    fast = GraphFlow(tiny_flow("v3").set_precision(dtype), buckets=(104,), capture_graph=rerun)
+    fast = GraphFlow(tiny_flow(version).set_precision(dtype), buckets=(104,), capture_graph=rerun)
     fast.capture(104)
     ours = fast.whole([tokens], [prompt])[0]
     # weights and products rounded to 8 or 11 bits, over 4 steps
