@@ -113,7 +113,7 @@ def stages(*scripts) -> Stages:
     return Stages(
         lm=SimpleNamespace(device=torch.device("cpu"), spec=SPEC),
         pool=FakePool(*scripts),
-        lone_pool=None,
+        lone_pool=lambda plan: FakePool(*scripts),
         plan=RowPlan,
         flow=FakeFlow(),
         vocoder=FakeVocoder(),

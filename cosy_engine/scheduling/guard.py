@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ class Guard:
     loop_tokens: 3 s at 25 tokens/s; speech does not repeat itself almost exactly for that long.
     loop_periods: a loop has a period of up to 2 s; shorter than the sampler's window of 10 cannot survive its redraw,
         except for silence.
+    look_every: tokens between two looks for a loop; a look takes the host 20 us for each row.
     loop_match: share of tokens equal to those one period earlier.
     short_ratio: tokens for a text id. Fast readers of any language stay above 2.5, and releases forbid an end before 2.
     spoken_ratio: the same without silent tokens, of which a short reading with pauses may be half.
@@ -30,6 +32,7 @@ class Guard:
 
     loop_tokens: int = 75
     longest_period: int = 50
+    look_every: int = 5
     loop_match: float = 0.9
     short_ratio: float = 1.5
     spoken_ratio: float = 0.75
@@ -41,15 +44,27 @@ class Guard:
 
     def looping(self, tokens: Sequence[int]) -> bool:
         """Whether the last `loop_tokens` tokens repeat with one period."""
-        tail = list(tokens[-self.loop_tokens :])
+        tail = tokens[-self.loop_tokens :]
         if len(tail) < self.loop_tokens:
             return False
-        return any(self._match(tail, period) >= self.loop_match for period in range(1, self.longest_period + 1))
+        pairs: Counter[int] = Counter()  # period -> tokens equal to the one that long before
+        places: dict[int, list[int]] = {}
+        for at, token in enumerate(tail):
+            before = places.setdefault(token, [])
+            for earlier in before:
+                pairs[at - earlier] += 1
+            before.append(at)
+        return any(pairs[p] >= self.loop_match * (len(tail) - p) for p in range(1, self.longest_period + 1))
 
-    @staticmethod
-    def _match(tail: list[int], period: int) -> float:
-        pairs = len(tail) - period
-        return sum(a == b for a, b in zip(tail, tail[period:], strict=False)) / pairs
+    def first_fault(self, tokens: list[int], seen: int, text_ids: int) -> tuple[list[int], str | None]:
+        """What is wrong with tokens that still come, `seen` of which were looked at before, and the tokens up to there. It
+        does not depend on how many come at once."""
+        for count in range(seen + 1, len(tokens) + 1):
+            if count % self.look_every == 0 and self.looping(tokens[:count]):
+                return tokens[:count], LOOP
+            if self.endless(count, text_ids):
+                return tokens[:count], TOO_LONG
+        return tokens, None
 
     def endless(self, count: int, text_ids: int) -> bool:
         """Whether `count` tokens are too many for a text of `text_ids` ids."""

@@ -61,6 +61,14 @@ class GiveWay(Exception):
     """Thrown into a session whose memory others need; it answers with Pause.SHORT."""
 
 
+class DecodeFailed(Exception):
+    """Thrown into every session of a decode batch that failed; error: what failed it."""
+
+    def __init__(self, error: Exception):
+        super().__init__(str(error))
+        self.error = error
+
+
 # A session's work. It yields Tokens, a Piece that it wants to do now, a Pause, or None where it must look again in the next
 # turn; it returns what its caller needs.
 Steps = Generator[Tokens | Piece | Pause | None, Any, Any]
@@ -317,6 +325,8 @@ class Session:
                 if tokens and (verdict is None or final):
                     if verdict == LOOP:
                         render.drop(self.guard.loop_tokens)
+                    yield from self._rendered(render)
+                    final = final or render.heard
                     yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
                     if verdict is None and not segment.fixed_tokens:
                         verdict = self.guard.sound(render.out.heard, self.job.rate_hz)
@@ -361,9 +371,9 @@ class Session:
             max_tokens=limit,
             stops_early_forbidden=job.strict_min,
         )
-        seen = 0
+        seen, lone = 0, not stages.pool.fits(plan)
         while True:
-            pool, row = yield from self._row(plan, segment, render)
+            pool, row = yield from self._row(plan, segment, render, lone)
             try:
                 began = self.clock()
                 while True:
@@ -372,36 +382,36 @@ class Session:
                     self.cost.rows = max(self.cost.rows, pool.active)
                     if not progress.finite:
                         raise NotFinite("the language model gave values that are no numbers: try precision fp32")
-                    render.take(progress.tokens[seen:])
-                    seen = max(seen, len(progress.tokens))  # a row that is decoded again has to catch up
-                    if progress.done and segment.fixed_tokens:
-                        return progress.tokens, None
+                    tokens, fault = progress.tokens, None
+                    if not segment.fixed_tokens:
+                        tokens, fault = self.guard.first_fault(tokens, seen, segment.limit_ids)
+                    render.take(tokens[seen:])
+                    seen = max(seen, len(tokens))  # a row that is decoded again has to catch up
+                    if fault is not None or (progress.done and segment.fixed_tokens):
+                        return tokens, fault
                     if progress.done:
                         ended = progress.stop_id >= 0
-                        return progress.tokens, self.guard.verdict(
-                            progress.tokens, ended, segment.limit_ids, spec.silent_ids
-                        )
-                    if segment.fixed_tokens:
-                        pass
-                    elif self.guard.looping(progress.tokens):
-                        return progress.tokens, LOOP
-                    elif self.guard.endless(seen, segment.limit_ids):
-                        return progress.tokens, TOO_LONG
+                        return tokens, self.guard.verdict(tokens, ended, segment.limit_ids, spec.silent_ids)
                     yield from self._rendered(render, row_held=True)
                     began = self.clock()
             except (torch.OutOfMemoryError, GiveWay):
                 self._give_up(render)
+            except DecodeFailed as failed:  # nobody knows by whose row: each goes on alone, and the guilty fails again
+                if lone:
+                    raise failed.error from failed
+                lone = True
+                continue
             finally:
                 pool.release(row)
             yield from self._short()
 
-    def _row(self, plan: Any, segment: SegmentJob, render: _Renderer) -> Steps:
-        """Prefill a row for a plan; returns its pool and its number."""
+    def _row(self, plan: Any, segment: SegmentJob, render: _Renderer, lone: bool) -> Steps:
+        """Prefill a row for a plan, in a pool of its own if `lone`; returns its pool and its number."""
         stages = self.stages
 
         def admit() -> tuple[DecodePool, int | None]:
             began = self.clock()
-            pool = stages.pool if stages.pool.fits(plan) else stages.lone_pool(plan)
+            pool = stages.lone_pool(plan) if lone else stages.pool
             row = pool.admit(plan)
             if row is not None:
                 self.settle()
@@ -559,16 +569,18 @@ class _Stream(_Renderer):
         self.fed: list[int] = []  # tokens that the states have seen
 
     def due(self) -> bool:
-        if self.flow_state is None:
-            return True
+        return self.flow_state is None or len(self.tokens) >= self._needed()
+
+    def _needed(self) -> int:
+        """Tokens of the next chunk: no more, however many are there, or the load would move the borders of chunks."""
         needed = self.session.stages.flow.tokens_to_next(self.flow_state)
-        return len(self.tokens) >= needed + (self.session.hop.blocks(self.chunk) - 1) * self.block
+        return needed + (self.session.hop.blocks(self.chunk) - 1) * self.block
 
     def give(self) -> None:
         """What is heard makes the next hop longer; silence that is held back does not."""
         if self.flow_state is None:
             return self._begin()
-        samples = self._render(final=False)
+        samples = self._render(self._needed(), final=False)
         if len(samples):
             self.heard = True
             self.chunk += 1
@@ -581,7 +593,7 @@ class _Stream(_Renderer):
     def render_rest(self) -> None:
         if self.flow_state is None:
             self._begin()
-        self.rest = np.concatenate([self._render(final=True), self.out.end()])
+        self.rest = np.concatenate([self._render(len(self.tokens), final=True), self.out.end()])
         self.forget()
 
     def forget(self) -> None:
@@ -601,14 +613,14 @@ class _Stream(_Renderer):
     def _on_device(self, tokens: list[int]) -> Tensor:
         return torch.tensor(tokens, dtype=torch.int64, device=self.session.stages.lm.device)
 
-    def _render(self, final: bool) -> np.ndarray:
+    def _render(self, count: int, final: bool) -> np.ndarray:
         session, stages = self.session, self.session.stages
-        began = session.clock()
-        mel = _finite(stages.flow.advance(self.flow_state, self._on_device(self.tokens), final=final))
+        began, tokens = session.clock(), self.tokens[:count]
+        mel = _finite(stages.flow.advance(self.flow_state, self._on_device(tokens), final=final))
         middle = session.clock()
         samples = cpu_float(_finite(stages.vocoder.advance(self.vocoder_state, mel, final=final)))
-        self.fed += self.tokens
-        self.tokens = []
+        self.fed += tokens
+        del self.tokens[:count]
         session.cost.add("flow", middle - began)
         session.cost.add("vocoder", session.clock() - middle)
         return self.out.take(samples)

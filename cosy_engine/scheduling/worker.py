@@ -24,7 +24,7 @@ import torch
 
 from cosy_engine.errors import Busy, Cancelled, CosyError, GenerationFailed, MemoryShort
 from cosy_engine.scheduling import policy
-from cosy_engine.scheduling.session import GiveWay, Pause, Session, Steps, Tokens
+from cosy_engine.scheduling.session import DecodeFailed, GiveWay, Pause, Session, Steps, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -231,8 +231,9 @@ class Worker:
             self._waiting.remove(session)
             self._running[session] = self._paused.pop(session, None) or _Turn(session.steps(), next(self._slot_number))
             self._served[session.job.client] = next(self._slot_number)
-        if not self._waiting:
-            self._served.clear()  # with nobody waiting there is nothing to be fair about
+        if not self._waiting and len(self._served) > len(self._running):  # nobody else has a claim
+            clients = {session.job.client for session in self._running}
+            self._served = {client: at for client, at in self._served.items() if client in clients}
         return [s for s in self._running if s.cancelled.is_set() or not s.waiting()]
 
     def _turn(self, ready: list[Session]) -> None:
@@ -308,7 +309,7 @@ class Worker:
                 self._chores.popleft()
 
     def _advance(self, pool: Any, count: int) -> dict[int, Any] | Exception:
-        """Results of the last launch, with `count` more on their way. A failure is every row's."""
+        """Results of the last launch, with `count` more on their way. A failure is told to every row's session."""
         began = self.clock()
         try:
             results = pool.collect()
@@ -317,9 +318,11 @@ class Worker:
             self.steps += count * pool.steps
             self._launch_s += RECENT * ((self.clock() - began) / count - self._launch_s)
             return results
+        except torch.OutOfMemoryError as error:
+            return error
         except Exception as error:
             log.exception("the decode batch failed")
-            return error
+            return DecodeFailed(error)
 
     def _step(self, session: Session, news: Any) -> None:
         turn = self._running[session]
