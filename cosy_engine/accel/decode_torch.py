@@ -70,12 +70,12 @@ class TorchStep:
         -> what is heard, (N, heads * head_dim).
         """
         spec, dtype, width = self.spec, self.lm.dtype, self.spec.head_dim
-        biases = self.biases * turn
+        biases = torch.view_as_real(self.biases * turn).transpose(-1, -2)
         for number, layer in enumerate(self.layers):
             normed = F.rms_norm(x, x.shape[-1:], layer.norm_in, spec.rms_eps).to(dtype)
-            turned = torch.addcmul(biases[number], _pairs(_mm(normed, layer.qkv), width), turn)
-            mixed = torch.empty(len(x), turn.shape[1], 2, width // 2, dtype=dtype, device=x.device)
-            mixed = mixed.copy_(torch.view_as_real(turned).transpose(-1, -2)).view(len(x), -1, width)
+            turned = torch.view_as_real(_pairs(_mm(normed, layer.qkv), width) * turn).transpose(-1, -2)
+            mixed = torch.empty(turned.shape, dtype=dtype, device=x.device)
+            mixed = torch.add(turned, biases[number], out=mixed).view(len(x), -1, width)
             heard = attend(number, mixed[:, : spec.heads], mixed[:, spec.heads :].view(len(x), 2, spec.kv_heads, width))
             _add(x, heard, layer.out)
             normed = F.rms_norm(x, x.shape[-1:], layer.norm_mlp, spec.rms_eps).to(dtype)

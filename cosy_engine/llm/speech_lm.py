@@ -174,16 +174,17 @@ class SpeechLM(nn.Module):
     def finish_step(self, state: DecodeState, rows: int, log_probs: Tensor) -> None:
         """What follows the model in a step of the first `rows` rows: positions move, ids are drawn and recorded."""
         some = first_rows(state, rows)
-        some.cache.length += (~some.done).long()
+        some.cache.length += ~some.done
         self._draw(some, log_probs, None)
 
     def _draw(self, state: DecodeState, log_probs: Tensor, sampler: Sampler | None) -> None:
         """Sample from (B, V) and record, all in place."""
         spec = self.spec
         active = ~state.done
-        finite = torch.isfinite(log_probs).all(-1)
+        total = log_probs.sum(-1)
+        finite = total - total == 0  # not finite as soon as one of them is not
         early = (state.step < state.min_tokens)[:, None] & state.forbid_early
-        masked = torch.nan_to_num(log_probs, nan=0.0).masked_fill(state.forbid | early, -torch.inf)
+        masked = torch.where(state.forbid | early, -torch.inf, log_probs)
         if sampler is None:
             at = state.draw.clamp(max=state.uniforms.shape[1] - 1)
             pair = state.uniforms.gather(1, at[:, None, None].expand(-1, 1, 2))[:, 0]
