@@ -8,12 +8,14 @@ import json
 import logging
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cosy_engine.compare import command as compare
 from cosy_engine.errors import CosyError, GenerationFailed, SettingInvalid
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
+from cosy_engine.settings.model_spec import ModelSpec
 from cosy_engine.settings.modes import MODES
 from cosy_engine.types import Request, Voice
 
@@ -102,6 +104,11 @@ def _bench_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--parts", default="decode,flow,vocoder,request", help="of %(default)s")
     parser.add_argument(
+        "--load", type=_numbers, help="instead: so many listeners at once through the scheduler, for example 1,8,32"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long each of --load asks; default %(default)s")
+    parser.add_argument("--stream", action="store_true", help="listeners of --load play while it is being made")
+    parser.add_argument(
         "--runs", type=lambda text: _numbers(text)[0], default=5, help="timed runs after two discarded ones"
     )
     parser.add_argument("--json", type=Path, help="also write the figures to a file")
@@ -141,6 +148,8 @@ def bench(arguments: argparse.Namespace) -> int:
         release = find_release(arguments.model or default_folder())
         spec, what = release.spec, release.name
         models = load_models(release, device)
+    if arguments.load:
+        return _bench_load(arguments, spec, models, facts, what)
     run = measuring.Bench(spec, models, arguments.rows, arguments.runs, arguments.slots)
     results, data = [], measuring.as_data([], facts, what)
     for precision, tier in measuring.runnable(device, arguments.precisions.split(","), arguments.tiers.split(",")):
@@ -149,6 +158,25 @@ def bench(arguments: argparse.Namespace) -> int:
         data = measuring.as_data(results, facts, what)
         if arguments.json:  # after each configuration: a bench that is stopped leaves what it has
             arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    print(json.dumps(data))
+    return 0
+
+
+def _bench_load(arguments: argparse.Namespace, spec: ModelSpec, models: Any, facts: dict, what: str) -> int:
+    """Listeners at once; the same lines and files."""
+    from cosy_engine import bench as measuring
+    from cosy_engine import bench_load
+
+    most = max(arguments.load)
+    run = measuring.Bench(spec, models, [most], arguments.runs, most)
+    loads, data = [], bench_load.as_data([], facts, what)
+    for precision, tier in measuring.runnable(run.device, arguments.precisions.split(","), arguments.tiers.split(",")):
+        for listeners in arguments.load:
+            loads.append(bench_load.measure(run, precision, tier, listeners, arguments.seconds, arguments.stream))
+            print(bench_load.line(loads[-1]), file=sys.stderr, flush=True)
+            data = bench_load.as_data(loads, facts, what)
+            if arguments.json:
+                arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(data))
     return 0
 
