@@ -37,7 +37,11 @@ def _serve(arguments: argparse.Namespace) -> int:
         engine = load(
             arguments.model,
             EngineConfig(
-                device=arguments.device, precision=arguments.precision, slots=arguments.slots, queue=arguments.queue
+                device=arguments.device,
+                precision=arguments.precision,
+                slots=arguments.slots,
+                max_batch=arguments.max_batch,
+                queue=arguments.queue,
             ),
         )
     except CosyError as error:
@@ -125,7 +129,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--whisper", help="folder, or cached name, of a Whisper model for Transcribe; nothing is downloaded"
     )
-    parser.add_argument("--slots", type=int, default=4, help="requests that run at once")
+    parser.add_argument("--slots", type=int, help="requests that run at once; default: by the device's free memory")
+    parser.add_argument("--max-batch", type=int, help="of them, rows decoded together; default: all")
     parser.add_argument("--queue", type=int, default=64, help="requests that may wait")
     parser.add_argument("--verbose", action="store_true")
     return parser.parse_args(argv)

@@ -10,7 +10,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ from cosy_engine.llm.pool import DecodePool, RowPlan
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import Release, find_release
 from cosy_engine.model_files.weights import load_llm, load_strict, misfit, read_checkpoint, without_training_prefix
-from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
+from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig, slots_for
 from cosy_engine.settings.model_spec import FlowSpec, LlmSpec
 from cosy_engine.stages import Stages
 from cosy_engine.text.frontend import TextFrontend
@@ -64,6 +64,8 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     """
     config = config or EngineConfig(**options)
     device = pick_device(config.device)
+    slots = config.slots or slots_for(free_bytes(device))
+    config = replace(config, slots=slots, max_batch=min(slots, config.max_batch or slots))
     release = find_release(Path(model) if model else default_folder(), config.llm_weights)
     missing = unavailable_here(device, release.spec.llm)
     for name in (config.precision, config.tier):
@@ -89,7 +91,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
         speech_tokens=release.spec.llm.speech_tokens,
     )
     tiers = available_tiers(device, release.spec.llm)
-    shelf = StageShelf(load_models(release, torch.device("cpu")), row_bucket(config.slots), tiers, device)
+    shelf = StageShelf(load_models(release, torch.device("cpu")), row_bucket(config.max_batch), tiers, device)
     engine = Engine(
         spec=release.spec,
         name=release.name,
@@ -128,6 +130,11 @@ def available_tiers(device: torch.device, llm: LlmSpec | None = None) -> tuple[s
     """Tiers that this device can run, plainest first; None is a model of the published sizes."""
     missing = unavailable_here(device, llm)
     return tuple(tier for tier in TIERS if tier not in missing)
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Free memory of a GPU; None for a CPU."""
+    return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
 
 
 def row_bucket(slots: int) -> int:
