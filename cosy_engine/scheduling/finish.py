@@ -85,15 +85,14 @@ class Finish:
         samples = np.concatenate([self._rest, samples])
         size = self._samples(self.rules.frame_s)
         whole = len(samples) // size * size
-        for frame in samples[:whole].reshape(-1, size):
-            self._frame(frame)
+        self._look(samples[:whole].reshape(-1, size))
         self._rest = samples[whole:]
         return self._let_go(last=False)
 
     def end(self) -> np.ndarray:
         """What is still to come, faded out at its end."""
         if len(self._rest):
-            self._frame(self._rest)
+            self._look(self._rest[None])
         self._rest = self._rest[:0]
         self._held.clear()
         return self._let_go(last=True)
@@ -109,11 +108,19 @@ class Finish:
     def _frames(self, seconds: float) -> int:
         return round(seconds / self.rules.frame_s)
 
-    def _frame(self, frame: np.ndarray) -> None:
+    def _look(self, frames: np.ndarray) -> None:
+        """Decide on each of (n, samples); all are measured at once, for a whole utterance has a thousand."""
+        loud = np.abs(frames).max(axis=1, initial=0.0) >= (self.rules.silent_peak if self.trim else 0.0)
+        signs = np.signbit(frames)
+        crossings = (signs[:, 1:] != signs[:, :-1]).sum(axis=1)
+        self.heard.loud += int(loud.sum()) * frames.shape[1]
+        self.heard.crossings += int(crossings[loud].sum())
+        for frame, is_loud in zip(frames, loud.tolist(), strict=True):
+            self._frame(frame, is_loud)
+
+    def _frame(self, frame: np.ndarray, loud: bool) -> None:
         rules = self.rules
-        if np.abs(frame).max() >= (rules.silent_peak if self.trim else 0.0):
-            self.heard.loud += len(frame)
-            self.heard.crossings += int(np.count_nonzero(np.signbit(frame[1:]) != np.signbit(frame[:-1])))
+        if loud:
             self._ready += self._held
             self._ready.append(frame)
             self._held.clear()
