@@ -17,7 +17,9 @@ from cosy_engine.errors import ReferenceTooLong, ReferenceUnreadable
 
 MAX_BYTES = 200 * 2**20
 MAX_S = 600.0
-MAX_VALUES = 120_000_000  # samples times channels held at once: 480 MB
+MAX_VALUES = (
+    120_000_000  # samples times channels held at once: 480 MB; less in proportion where less than MAX_S is read
+)
 MAX_CHANNELS = 64
 RATES_HZ = (4000, 384_000)  # outside, the header is lying
 BLOCK_FRAMES = 1 << 16
@@ -153,7 +155,7 @@ def _gathered(
         raise ReferenceUnreadable(
             f"{name} claims {rate_hz} Hz and {channels} channels, which cannot be right: {CONVERT}"
         )
-    most = int(min(max_s * rate_hz, MAX_VALUES // channels))
+    most = int(min(max_s * rate_hz, MAX_VALUES * min(1.0, max_s / MAX_S) / channels))
     kept: list[np.ndarray] = []
     total, failed = 0, False
     try:
