@@ -3,67 +3,94 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
 import sys
-import tempfile
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
+LAST_BYTES_S = 1  # for what has been made and not yet sent
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status 0 after a clean stop, 2 when something given cannot be used."""
     arguments = _arguments(argv)
-    logging.basicConfig(
-        level=logging.INFO if arguments.verbose else logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
-    )
+    from cosy_engine import CosyError
+    from cosy_ui.private_folder import private_folder
+
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     if any(os.environ.get(name) for name in PROXIES):  # the page checks its own address, which no proxy can reach
         for name in ("no_proxy", "NO_PROXY"):
             os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
-    # Uploads and results lie where only this user may look, and go with the program.
-    with tempfile.TemporaryDirectory(prefix="cosy-studio-", ignore_cleanup_errors=True) as private:
-        os.environ["GRADIO_TEMP_DIR"] = private  # read when Gradio is imported
-        return _serve(arguments)
-
-
-def _serve(arguments: argparse.Namespace) -> int:
-    from cosy_engine import CosyError, EngineConfig, load
-
-    print("Loading ...", flush=True)
+    stop = _Stop()
     try:
-        engine = load(
-            arguments.model,
-            EngineConfig(
-                device=arguments.device,
-                precision=arguments.precision,
-                slots=arguments.slots,
-                max_batch=arguments.max_batch,
-                queue=arguments.queue,
-            ),
-        )
+        with private_folder():  # before Gradio is imported, which reads the place once
+            from cosy_ui.logs import set_up_logs
+
+            set_up_logs(arguments.verbose, arguments.log_json)
+            return _serve(arguments, stop)
     except CosyError as error:
         print(f"Cannot start: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # while loading
+        return 0
 
+
+class _Stop:
+    """Set by Ctrl+C (at once) or SIGTERM, a service manager's stop (what runs may end). A second one means at once."""
+
+    def __init__(self) -> None:
+        self.asked, self.now = threading.Event(), threading.Event()
+        self.serving = False
+
+    def listen(self) -> None:
+        """From now on signals set the events; before, they end the program wherever it is."""
+        self.serving = True
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._heard)
+
+    def _heard(self, number: int, frame: Any) -> None:
+        if number == signal.SIGINT or self.asked.is_set():
+            self.now.set()
+        self.asked.set()
+
+
+def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
+    from cosy_engine import EngineConfig, load
     from cosy_engine.audio.transcribe import Transcriber
     from cosy_engine.build import default_folder
+    from cosy_ui.guests import Guests
     from cosy_ui.jobs import JobTable
+    from cosy_ui.login import Login
     from cosy_ui.page import add_routes, build_page, launch_options
+    from cosy_ui.session_files import keep_house
     from cosy_ui.sessions import Sessions, shared_voices
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    login = Login.read(arguments.auth) if arguments.auth else None
+    print("Loading ...", flush=True)
+    engine = load(
+        arguments.model,
+        EngineConfig(
+            device=arguments.device,
+            precision=arguments.precision,
+            slots=arguments.slots,
+            max_batch=arguments.max_batch,
+            queue=arguments.queue,
+        ),
+    )
     voices, wrong = shared_voices(arguments.voices, engine.voices.model_key)
     for words in wrong:
         print(f"Left out: {words}", file=sys.stderr)
-    jobs, sessions, shared = JobTable(), Sessions(voices), arguments.share or arguments.public
+    jobs, sessions = JobTable(Guests(shared=arguments.share or arguments.public)), Sessions(voices)
     page = build_page(
         engine,
         jobs,
         sessions,
         transcriber=Transcriber(arguments.whisper, engine.shelf.models("fp32").lm.device),
-        shared=shared,
         model=arguments.model or default_folder(),
     )
     try:
@@ -72,9 +99,10 @@ def _serve(arguments: argparse.Namespace) -> int:
             server_port=arguments.port,
             share=arguments.share,
             root_path=arguments.root_path,
+            auth=login,
             prevent_thread_lock=True,
             quiet=True,
-            **launch_options(engine),
+            **launch_options(engine, jobs.guests),
         )
     except OSError as error:
         print(
@@ -83,7 +111,21 @@ def _serve(arguments: argparse.Namespace) -> int:
         )
         engine.close()
         return 2
-    add_routes(app, engine, jobs, sessions, shared)
+    add_routes(app, engine, jobs, sessions)
+    stop.listen()
+    threading.Thread(target=keep_house, args=(sessions, page, stop.asked), name="cosy-house", daemon=True).start()
+    _say_where(arguments, engine, list(voices), local, share)
+    while not stop.asked.wait(0.5):  # in pieces, so that Windows sees Ctrl+C
+        pass
+    _wind_up(engine, jobs, page, stop, arguments.drain)
+    return 0
+
+
+def _say_where(arguments: argparse.Namespace, engine: Any, voices: list[str], local: str, share: str | None) -> None:
+    from gradio.tunneling import BINARY_PATH
+
+    from cosy_ui.share import link_words, no_link_words
+
     print(
         f"{engine.name} on {engine.device}; reference front end on {engine.voices.provider}; text by {engine.text.backend}"
     )
@@ -91,22 +133,32 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(engine.card["note"])
     if arguments.voices:
         print(f"Shared voices: {', '.join(voices) or f'none in {arguments.voices}'}")
+    if arguments.share or arguments.public:
+        print(
+            f"Others reach this page: consent is asked, and each visitor is limited. Login: {'on' if arguments.auth else 'off'}"
+        )
     print(f"Open {local.replace('0.0.0.0', 'localhost').replace('[::]', 'localhost')}")
     if arguments.share:
-        print(
-            f"Shared at {share}"
-            if share
-            else "No share link: the tunnel's helper or the network is missing. The local address works."
-        )
+        print(link_words(share, time.time()) if share else no_link_words(Path(BINARY_PATH)))
     print("Stop with Ctrl+C", flush=True)
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # a service manager's stop is Ctrl+C: the engine closes too
-    try:
-        page.block_thread()
-    finally:
-        engine.close()
-    return 0
+
+
+def _wind_up(engine: Any, jobs: Any, page: Any, stop: _Stop, drain_s: float) -> None:
+    """Take nothing new, let what runs end within drain_s, then end everything."""
+    from gradio.tunneling import CURRENT_TUNNELS
+
+    jobs.guests.closing = True
+    until = time.monotonic() + drain_s
+    while engine.worker.load() != (0, 0) and not stop.now.is_set() and time.monotonic() < until:
+        stop.now.wait(0.1)
+    jobs.cancel_all()
+    engine.close()
+    page.server.config.timeout_graceful_shutdown = (
+        LAST_BYTES_S  # open pages hold connections that never end by themselves
+    )
+    page.close(verbose=False)
+    for tunnel in CURRENT_TUNNELS:
+        tunnel.kill()
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -123,8 +175,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--root-path", help="path prefix behind a proxy, for example /voice")
     parser.add_argument("--share", action="store_true", help="also make a public link")
     parser.add_argument(
-        "--public", action="store_true", help="others reach this page: ask for consent before a voice is cloned"
+        "--public", action="store_true", help="others reach this page: consent, limits for each visitor, one model"
     )
+    parser.add_argument(
+        "--auth", metavar="NAME:PASSWORD|FILE", help="login; a file with one pair a line stays out of the process list"
+    )
+    parser.add_argument("--drain", type=float, default=20.0, metavar="S", help="SIGTERM: seconds for what runs to end")
     parser.add_argument("--voices", type=Path, help="folder of saved voices (.safetensors) that everyone may use")
     parser.add_argument(
         "--whisper", help="folder, or cached name, of a Whisper model for Transcribe; nothing is downloaded"
@@ -132,7 +188,8 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--slots", type=int, help="requests that run at once; default: by the device's free memory")
     parser.add_argument("--max-batch", type=int, help="of them, rows decoded together; default: all")
     parser.add_argument("--queue", type=int, default=64, help="requests that may wait")
-    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--verbose", action="store_true", help="also one log line for each request, without its text")
+    parser.add_argument("--log-json", action="store_true", help="the same, as one JSON object a line on standard error")
     return parser.parse_args(argv)
 
 

@@ -45,7 +45,8 @@ def main() -> int:
 
     engine, jobs, sessions = load(arguments.model), JobTable(), Sessions()
     page = build_page(engine, jobs, sessions)
-    app, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options(engine))
+    options = launch_options(engine, jobs.guests)
+    app, url, _ = page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
     add_routes(app, engine, jobs, sessions)
     try:
         with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

@@ -8,18 +8,23 @@ from functools import lru_cache
 from pathlib import Path
 
 from cosy_engine.audio.clip_report import ClipReport, describe
+from cosy_engine.audio.decode import MAX_S
 from cosy_engine.audio.waveform import read_clip
 from cosy_engine.audio.window import best_span, cut
 from cosy_engine.types import Clip
 
 SHORTEST_S, LONGEST_S = 3.0, 10.0  # of the chosen part
 KEPT_BYTES = 128 * 2**20  # of decoded samples
+DECODED_AT_ONCE = 2  # a small file can hold much sound
 
 
 class Clips:
     """Decoded files by path and time of change. Safe to share between threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_s: float = MAX_S) -> None:
+        """max_s: of a file; what is longer is refused while it is decoded."""
+        self.max_s = max_s
+        self._turns = threading.BoundedSemaphore(DECODED_AT_ONCE)
         self._kept: OrderedDict[tuple, Clip] = OrderedDict()
         self._lock = threading.Lock()
         self.describe = lru_cache(maxsize=64)(describe)  # a Clip hashes by identity
@@ -32,12 +37,20 @@ class Clips:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        clip = read_clip(path)
+        with self._turns:
+            clip = read_clip(path, max_s=self.max_s)
         with self._lock:
             self._kept[key] = clip
             while len(self._kept) > 1 and sum(c.samples.nbytes for c in self._kept.values()) > KEPT_BYTES:
                 self._kept.popitem(last=False)
         return clip
+
+    def forget(self, path: str) -> None:
+        """The file is gone, so its sound goes too."""
+        with self._lock:
+            gone = [self._kept.pop(key) for key in list(self._kept) if key[0] == path]
+        if gone:
+            self.describe.cache_clear()
 
     def part(self, path: str, window: str) -> Clip:
         """The chosen part of a file, its notes included."""

@@ -29,7 +29,7 @@ class CloneTab:
     """Components by the names of handlers.FORM and handlers.SHOWS, and a few more."""
 
     def __init__(self, handlers: Handlers, words: gr.I18n, examples: list[list[str]]):
-        engine = handlers.engine
+        engine, self.shared = handlers.engine, handlers.shared
         self.mode = gr.Radio(
             [(words(name), name) for name in engine.modes], value="zero_shot", label=words("mode"), elem_id="mode"
         )
@@ -67,7 +67,8 @@ class CloneTab:
             with gr.Row(elem_id="examples", visible=bool(examples)):
                 gr.Markdown(words("examples"), elem_id="examples-label")
                 self.examples = [
-                    (gr.Button(Path(clip).stem, size="sm", scale=0, min_width=64), clip, spoken) for clip, spoken in examples
+                    (gr.Button(Path(clip).stem, size="sm", scale=0, min_width=64), clip, spoken)
+                    for clip, spoken in examples
                 ]
             self.wave = gr.HTML(apply_default_css=False, elem_id="clip-wave")
             self.facts = gr.HTML(apply_default_css=False, elem_id="clip-facts")
@@ -87,7 +88,8 @@ class CloneTab:
 
     def _words(self, words: gr.I18n) -> None:
         with gr.Column(elem_id="text-box") as self.text_box:
-            self.text = gr.Textbox(label=words("text"), info=words("text_hint"), lines=4, max_lines=14, elem_id="text")
+            hint = "text_hint_shared" if self.shared else "text_hint"
+            self.text = gr.Textbox(label=words("text"), info=words(hint), lines=4, max_lines=14, elem_id="text")
             self.marks = gr.HTML(apply_default_css=False, elem_id="marks")
             self.parts = gr.HTML(apply_default_css=False, elem_id="parts")
         with gr.Column(visible=False, elem_id="instruction-box") as self.instruction_box:
@@ -138,10 +140,12 @@ class CloneTab:
             value=engine.config.precision,
             label=words("precision"),
             elem_id="precision",
+            visible=not self.shared,  # strangers switch no models
         )
         self.tier = gr.Radio(
-            [(words(name), name) for name in TIERS], value=engine.tier, label=words("tier"), elem_id="tier"
-        )
+            [(words(name), name) for name in TIERS], value=engine.tier, label=words("tier"), elem_id="tier",
+            visible=not self.shared,
+        )  # fmt: skip
         self.cannot = gr.HTML(apply_default_css=False, elem_id="cannot")
 
     def components(self, names: tuple[str, ...]) -> list[Any]:

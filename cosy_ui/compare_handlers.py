@@ -17,6 +17,7 @@ from cosy_ui import cards
 from cosy_ui.compare_cards import results, variant_name
 from cosy_ui.compare_table import CompareTable, Kept
 from cosy_ui.entrance import owner_of
+from cosy_ui.guests import client_of
 from cosy_ui.handlers import FORM, Handlers
 from cosy_ui.messages import error_words
 from cosy_ui.words import language, say
@@ -46,8 +47,9 @@ class CompareHandlers:
             yield cards.status(refusal, kind="bad"), gr.skip()
             return
         yield cards.status(say("cmp_machine", lang)), gr.skip()
-        kept = None
+        kept = ticket = None
         try:
+            ticket = self.handlers.guests.begin(client_of(request))
             subject = EngineSubject(self.engine, self.handlers.request(form, owner))
             comparison = Comparison(
                 subject,
@@ -77,6 +79,8 @@ class CompareHandlers:
         finally:
             if kept:
                 kept.comparison.stop()
+            if ticket:
+                ticket.end()
 
     def stop(self, request: gr.Request) -> None:
         self.table.stop(owner_of(request))

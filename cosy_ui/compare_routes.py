@@ -16,15 +16,15 @@ from cosy_engine.compare.picture import difference, inked, render
 from cosy_engine.compare.record import sketch
 from cosy_ui.audio_files import encode
 from cosy_ui.compare_table import CompareTable, Kept
+from cosy_ui.guests import Guests
+from cosy_ui.login import guarded
 
 GONE = {"error": "this comparison is no longer kept: run it again"}
 BINS, COLUMNS = 80, 480  # of the pictures in the page
 NAME = re.compile(r"([\w-]{8,64})\.(json|csv|png)|([\w-]{8,64})\.(\d{1,2})\.(wav|mel\.png|diff\.png)", re.ASCII)
 
 
-def add_compare_routes(app: FastAPI, table: CompareTable) -> None:
-    """Put the route in front of Gradio's own, which would answer every path."""
-
+def add_compare_routes(app: FastAPI, table: CompareTable, guests: Guests) -> None:
     def answer(name: str) -> Response:
         match = NAME.fullmatch(name)
         kept = table.find(match[1] or match[3]) if match else None
@@ -36,8 +36,7 @@ def add_compare_routes(app: FastAPI, table: CompareTable) -> None:
             return JSONResponse(GONE, status_code=404)
         return _part(kept, int(match[4]), match[5])
 
-    app.add_api_route("/compare/{name}", answer, methods=["GET"], include_in_schema=False)
-    app.router.routes.insert(0, app.router.routes.pop())
+    guarded(app, guests, "/compare/{name}", answer)
 
 
 def _export(kept: Kept, kind: str) -> Response:

@@ -15,6 +15,9 @@ from cosy_engine.__main__ import report_line
 from cosy_engine.errors import InputMissing, SettingInvalid
 from cosy_engine.types import to_int16
 from cosy_ui.audio_files import encode, kinds_here
+from cosy_ui.clips import Clips
+from cosy_ui.guests import client_of
+from cosy_ui.jobs import JobTable
 from cosy_ui.messages import INTERNAL
 from cosy_ui.sessions import Sessions
 
@@ -24,11 +27,12 @@ log = logging.getLogger(__name__)
 class Endpoints:
     """Those that make sound are generators: Gradio has taken its copy of the file when it asks for more, and the file goes."""
 
-    def __init__(self, engine: Engine, sessions: Sessions, shared: bool):
-        self.engine, self.sessions, self.shared = engine, sessions, shared
+    def __init__(self, engine: Engine, jobs: JobTable, sessions: Sessions, clips: Clips):
+        self.engine, self.sessions, self.clips = engine, sessions, clips
+        self.guests, self.ledger = jobs.guests, jobs.ledger
 
     def clone(
-        self, text: str, reference: str | None = None, transcript: str = "", mode: str = "zero_shot", instruction: str = "",
+        self, request: gr.Request, text: str, reference: str | None = None, transcript: str = "", mode: str = "zero_shot", instruction: str = "",
         source: str | None = None, voice: str = "", seed: float | None = None, speed: float = 1.0, precision: str = "",
         tier: str = "", file_format: str = "wav", consent: bool = False,
     ) -> Iterator[tuple[str, dict]]:  # fmt: skip
@@ -42,7 +46,7 @@ class Endpoints:
             if file_format not in kinds_here():
                 raise SettingInvalid(f"unknown file_format {file_format!r}: choose one of {', '.join(kinds_here())}")
             job = self._request(text, reference, transcript, mode, instruction, source, voice, seed, speed, precision,
-                                tier, consent)  # fmt: skip
+                                tier, consent, client_of(request))  # fmt: skip
             yield from self._made(job, file_format)
         except CosyError as error:
             raise gr.Error(str(error), title=error.code, print_exception=False) from error
@@ -51,14 +55,17 @@ class Endpoints:
             raise gr.Error(INTERNAL[0], title="internal", print_exception=False) from error
 
     def clone_batch(
-        self, text: str, reference: str | None = None, transcript: str = "", seed: float | None = None, consent: bool = False,
+        self, request: gr.Request, text: str, reference: str | None = None, transcript: str = "", seed: float | None = None,
+        consent: bool = False,
     ) -> Iterator[tuple[str | None, dict]]:  # fmt: skip
         """One of many requests that are sent together and decoded side by side: with a transcript zero_shot, else
         cross_lingual. Returns (audio file or nothing, {"ok": true, ...report} or {"ok": false, "code", "message"}), so a bad
         request is an answer like the others."""
         try:
             mode = "zero_shot" if (transcript or "").strip() else "cross_lingual"
-            job = self._request(text, reference, transcript, mode, "", None, "", seed, 1.0, "", "", consent)
+            job = self._request(
+                text, reference, transcript, mode, "", None, "", seed, 1.0, "", "", consent, client_of(request)
+            )
             for path, report in self._made(job, "wav"):
                 yield path, {"ok": True} | report
         except CosyError as error:
@@ -76,11 +83,11 @@ class Endpoints:
 
     def _request(
         self, text: str, reference: str | None, transcript: str, mode: str, instruction: str, source: str | None,
-        voice: str, seed: float | None, speed: float, precision: str, tier: str, consent: bool,
+        voice: str, seed: float | None, speed: float, precision: str, tier: str, consent: bool, client: str,
     ) -> Request:  # fmt: skip
-        if self.shared and consent is not True:
+        if self.guests.shared and consent is not True:
             raise InputMissing("this page is shared: confirm with consent=True that you may use this voice", "consent")
-        chosen: Any = reference
+        chosen: Any = self.clips.read(reference) if reference else None
         if mode == "saved_voice":
             found = self.sessions.find_voice(voice or "")
             if found is None:
@@ -92,16 +99,22 @@ class Endpoints:
             reference=chosen,
             transcript=(transcript or "") if mode == "zero_shot" else "",
             instruction=instruction or "",
-            source=source,
+            source=self.clips.read(source) if source else None,
             seed=int(seed) if isinstance(seed, float) and seed.is_integer() else seed,
             speed=1.0 if speed is None else speed,
             precision=precision or None,
             tier=tier or None,
-            client="api",
+            client=client,
         )
 
     def _made(self, job: Request, kind: str) -> Iterator[tuple[str, dict]]:
-        result = self.engine.speak_all(job)
+        with self.guests.begin(job.client, job, (self.engine.config.precision, self.engine.tier)):
+            try:
+                result = self.engine.speak_all(job)
+            except Exception as error:
+                self.ledger.ended("api", job.mode, None, error)
+                raise
+        self.ledger.ended("api", job.mode, result.report, None)
         note = f"model {result.report.model}, mode {job.mode}, seed {result.report.seed}"
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder, f"clone.{kind}")

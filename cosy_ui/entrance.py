@@ -7,6 +7,7 @@ from typing import Any
 
 import gradio as gr
 
+from cosy_ui.session_files import SessionFiles, file_paths
 from cosy_ui.words import language, say
 
 OWNER = re.compile(r"[\w-]{1,64}", re.ASCII)
@@ -39,8 +40,27 @@ class Page(gr.Blocks):
     """Blocks whose events are given texts where they ask for texts; a wrong input is refused with its reason, where Gradio
     would answer a program with {"error": null} or speak a dict as Python writes it."""
 
+    files: SessionFiles | None = None
+
+    async def process_api(self, block_fn: Any, inputs: list[Any], *rest: Any, **options: Any) -> dict[str, Any]:
+        """What goes in and comes out, with the files noted as the page's own."""
+        answer = await super().process_api(block_fn, inputs, *rest, **options)
+        owner = options.get("session_hash")
+        if self.files and isinstance(owner, str):
+            paths = {*file_paths(inputs), *file_paths(answer.get("data"))}
+            if paths:
+                self.files.note(owner, paths - self.everybodys())
+        return answer
+
+    def everybodys(self) -> set[str]:
+        """Files that Gradio keeps for good: the example clips."""
+        return {str(path) for block in self.blocks.values() for path in getattr(block, "keep_in_cache", ())}
+
     async def preprocess_data(self, block_fn: Any, inputs: list[Any], state: Any, explicit_call: bool = False) -> Any:
         inputs = whole(inputs)
+        for path in file_paths(inputs):
+            if "://" in path:  # Gradio would fetch it
+                raise _bad_input(say("no_address", "en"))
         for block, value in zip(block_fn.inputs, inputs, strict=False):
             wanted = _wanted(block)
             if wanted and not (value is None or (isinstance(value, wanted[0]) and type(value) is not bool)):

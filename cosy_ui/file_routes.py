@@ -15,13 +15,14 @@ from fastapi.responses import JSONResponse, Response
 
 from cosy_engine.audio.voice import save_voice
 from cosy_ui.audio_files import KINDS, encode, kinds_here, safe_name, srt, zipped
+from cosy_ui.guests import Guests
+from cosy_ui.login import guarded
 from cosy_ui.sessions import Sessions
 
 GONE = {"error": "this file is no longer kept: generate it again"}
 
 
-def add_file_routes(app: FastAPI, sessions: Sessions, model_key: str) -> None:
-    """Put the routes in front of Gradio's own, which would answer every path."""
+def add_file_routes(app: FastAPI, sessions: Sessions, guests: Guests, model_key: str) -> None:
 
     def take(name: str, request: Request):
         take_id, _, kind = name.rpartition(".")
@@ -51,8 +52,7 @@ def add_file_routes(app: FastAPI, sessions: Sessions, model_key: str) -> None:
             return _file(file.read_bytes(), f"{safe_name(found.name, 'voice')}.safetensors", "application/octet-stream")
 
     for path, answer in (("take", take), ("takes", archive), ("voice", voice)):
-        app.add_api_route(f"/{path}/{{name}}", answer, methods=["GET", "HEAD"], include_in_schema=False)
-        app.router.routes.insert(0, app.router.routes.pop())
+        guarded(app, guests, f"/{path}/{{name}}", answer, ("GET", "HEAD"))
 
 
 def _file(data: bytes, name: str, media_type: str) -> Response:

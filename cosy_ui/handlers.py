@@ -22,6 +22,7 @@ from cosy_engine.errors import Cancelled, InputMissing, SettingInvalid
 from cosy_ui import cards
 from cosy_ui.clips import LONGEST_S, Clips, is_whole, read_window, write_window
 from cosy_ui.entrance import owner_of
+from cosy_ui.guests import client_of
 from cosy_ui.jobs import Job, JobTable
 from cosy_ui.messages import error_words, note_words
 from cosy_ui.sessions import Sessions, Take
@@ -44,13 +45,14 @@ class Handlers:
     """Bound to one engine; the page wires these methods to its components."""
 
     def __init__(self, engine: Engine, jobs: JobTable, sessions: Sessions, *, transcriber: Transcriber | None = None,
-                 shared: bool = False, hls: bool = False):  # fmt: skip
-        """shared: others than the owner reach the page, so consent is asked. hls: the page has a fallback player."""
+                 hls: bool = False):  # fmt: skip
+        """shared (of jobs.guests): others than the owner reach the page, so consent is asked. hls: the page has a fallback
+        player."""
         self.engine, self.jobs, self.sessions = engine, jobs, sessions
         self.transcriber = transcriber or Transcriber(None)
-        self.shared, self.hls = shared, hls
+        self.guests, self.shared, self.hls = jobs.guests, jobs.guests.shared, hls
         self.shows = SHOWS if hls else SHOWS[:-1]
-        self.clips = Clips()
+        self.clips = Clips(self.guests.limits.clip_s)
 
     # The reference clip
 
@@ -114,7 +116,8 @@ class Handlers:
         if not reference:
             return gr.skip(), cards.note(say("transcribe_no_clip", lang), "bad")
         try:
-            words = self.transcriber.words(self.clips.part(reference, window))
+            with self.guests.begin(client_of(request)):
+                words = self.transcriber.words(self.clips.part(reference, window))
         except CosyError as error:
             return gr.skip(), cards.note(error_words(error, lang), "bad")
         return words, self._transcript_notes(reference, window, words, mode, lang)
@@ -164,12 +167,12 @@ class Handlers:
         self.jobs.cancel_owner(owner, replaced=True)
         try:
             asked = self.request(form, owner)
+            job = self.jobs.start(self.engine, asked, owner, client_of(request))
         except CosyError as error:
             yield self._refusal(error_words(error, lang))
             return
         streamed = asked.stream and player != "none"
         live = self.hls and asked.stream and not streamed
-        job = self.jobs.start(self.engine, asked, owner)
         try:
             yield self._show(
                 status=self._status(job, lang), job=job.id if streamed else "",
@@ -198,7 +201,11 @@ class Handlers:
             return
         self.jobs.cancel_owner(owner, replaced=True)
         asked = replace(take.request, text=take.segments[int(part)]["text"], seed=None, stream=False)
-        job = self.jobs.start(self.engine, asked, owner)
+        try:
+            job = self.jobs.start(self.engine, asked, owner, client_of(request))
+        except CosyError as error:
+            yield self._refusal(error_words(error, lang))
+            return
         try:
             yield self._show(status=self._status(job, lang), job="")
             yield from self._follow(job, lang)
@@ -256,7 +263,7 @@ class Handlers:
             reference=reference,
             transcript=(form["transcript"] or "") if "transcript" in uses else "",
             instruction=(form["instruction"] or "") if "instruction" in uses else "",
-            source=form["source"] if "source" in uses else None,
+            source=self.clips.read(form["source"]) if "source" in uses and form["source"] else None,
             seed=whole_number(form["seed"]) if form["lock"] else None,
             speed=1.0 if stream else form["speed"] or 1.0,
             stream=stream,

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cosy_engine import CosyError, Engine, Report, Request, Speech, to_int16
+from cosy_ui.guests import Guests, Ticket
+from cosy_ui.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
@@ -116,20 +118,37 @@ class Job:
 class JobTable:
     """Jobs by unguessable id. A finished job is kept for `keep_s` so that its sound can still be fetched."""
 
-    def __init__(self, keep_s: float = 120.0, clock=time.monotonic):
+    def __init__(
+        self, guests: Guests | None = None, ledger: Ledger | None = None, keep_s: float = 120.0, clock=time.monotonic
+    ):
+        """guests: who may begin how many; one's own page without limits when not given. ledger: where what became of them is
+        counted."""
+        self.guests, self.ledger = guests or Guests(), ledger or Ledger()
         self._jobs: dict[str, Job] = {}
         self._ended: dict[str, float] = {}
         self._lock = threading.Lock()
         self._keep_s, self._clock = keep_s, clock
 
-    def start(self, engine: Engine, request: Request, owner: str) -> Job:
-        """Begin a request for one browser session, at once and without a check: what is wrong with it becomes its error."""
+    def start(self, engine: Engine, request: Request, owner: str, client: str = "", source: str = "page") -> Job:
+        """Begin a request for one browser session, at once; what is wrong with its inputs becomes its error.
+
+        client: as of client_of. source: for the figures.
+        Raises: Busy, TextTooLong, ModeUnavailable: the client may not begin it.
+        """
+        ticket = self.guests.begin(client or owner, request, (engine.config.precision, engine.tier))
         job = Job(secrets.token_urlsafe(16), owner, request, engine.spec.mel.rate_hz)
         with self._lock:
             self._forget_old()
             self._jobs[job.id] = job
-        threading.Thread(target=job.pump, args=(engine,), name="cosy-page-job", daemon=True).start()
+        threading.Thread(
+            target=self._run, args=(engine, job, ticket, source), name="cosy-page-job", daemon=True
+        ).start()
         return job
+
+    def _run(self, engine: Engine, job: Job, ticket: Ticket, source: str) -> None:
+        with ticket:
+            job.pump(engine)
+        self.ledger.ended(source, job.request.mode, job.report, job.error)
 
     def take(self, job_id: str) -> Job | None:
         """The job of an id, once; None for an unknown or used id."""
@@ -153,6 +172,13 @@ class JobTable:
             job.replaced = job.replaced or replaced
             job.cancel()
         return len(mine)
+
+    def cancel_all(self) -> None:
+        """The program ends."""
+        with self._lock:
+            running = [job for job in self._jobs.values() if not job.done]
+        for job in running:
+            job.cancel()
 
     def __len__(self) -> int:
         with self._lock:

@@ -12,18 +12,19 @@ from fastapi.responses import JSONResponse
 from cosy_engine import Engine
 from cosy_engine.health.live import LiveFigures
 from cosy_ui.doctor_words import doctor_words
+from cosy_ui.guests import Guests
+from cosy_ui.login import guarded
 
 
-def add_live_route(app: FastAPI, engine: Engine, shared: bool) -> None:
-    """Put the route in front of Gradio's own. shared: strangers see the engine's own counters, not the machine's load."""
+def add_live_route(app: FastAPI, engine: Engine, guests: Guests) -> None:
+    """guests.shared: strangers see the engine's own counters, not the machine's load."""
     device = engine.shelf.device
     figures = LiveFigures(device.index or 0 if device.type == "cuda" else None)
 
     def live() -> JSONResponse:
         told: dict[str, Any] = {"at_s": time.monotonic(), "engine": asdict(engine.snapshot())}
-        if not shared:
+        if not guests.shared:
             told |= figures.read() | {"why_no_gpu": [doctor_words(figures.why_no_gpu, lang) for lang in ("en", "zh")]}
         return JSONResponse(told, headers={"Cache-Control": "no-store"})
 
-    app.add_api_route("/live", live, methods=["GET"], include_in_schema=False)
-    app.router.routes.insert(0, app.router.routes.pop())
+    guarded(app, guests, "/live", live)

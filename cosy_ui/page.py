@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.utils import get_upload_folder
+from starlette.middleware import Middleware
 
 from cosy_engine import Engine
 from cosy_engine.audio.transcribe import Transcriber
@@ -23,10 +25,14 @@ from cosy_ui.doctor_tab import DoctorTab
 from cosy_ui.endpoints import Endpoints, add_endpoints
 from cosy_ui.entrance import Page, owner_of
 from cosy_ui.file_routes import add_file_routes
+from cosy_ui.gate import Gate
+from cosy_ui.guests import Guests
 from cosy_ui.handlers import Handlers
+from cosy_ui.health_routes import add_health_routes
 from cosy_ui.jobs import JobTable
 from cosy_ui.live_route import add_live_route
 from cosy_ui.messages import note_words
+from cosy_ui.session_files import SessionFiles
 from cosy_ui.sessions import Sessions
 from cosy_ui.sound_route import add_sound_route
 from cosy_ui.speech_api import add_speech_api
@@ -38,7 +44,6 @@ ICON = (  # drawn here, so that the page asks for no file at the host's root
     "data:image/svg+xml,%3Csvg xmlns=%22http://www.w3.org/2000/svg%22 viewBox=%220 0 16 16%22%3E%3Cpath "
     "d=%22M2 6v4M5 3v10M8 5v6M11 2v12M14 6v4%22 stroke=%22%236366f1%22 stroke-width=%221.6%22/%3E%3C/svg%3E"
 )
-UPLOAD_MB = 50
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 
 
@@ -48,18 +53,20 @@ def build_page(
     sessions: Sessions,
     *,
     transcriber: Transcriber | None = None,
-    shared: bool = False,
     examples: Path = ASSETS / "voices",
     model: Path | None = None,
 ) -> gr.Blocks:
-    """Blocks ready to launch with `launch_options()`. shared: consent is asked before anything is cloned. model: the folder
-    that the engine came from, for the doctor."""
+    """Blocks ready to launch with `launch_options()`. On a shared page (jobs.guests.shared) consent is asked before anything is
+    cloned. model: the folder that the engine came from, for the doctor."""
     hls = shutil.which("ffmpeg") is not None  # Gradio's own streaming needs it
-    handlers = Handlers(engine, jobs, sessions, transcriber=transcriber, shared=shared, hls=hls)
-    voices = VoiceHandlers(engine, sessions, handlers.clips, shared)
+    guests, shared = jobs.guests, jobs.guests.shared
+    handlers = Handlers(engine, jobs, sessions, transcriber=transcriber, hls=hls)
+    voices = VoiceHandlers(engine, sessions, handlers.clips, guests)
     comparing = CompareHandlers(handlers, sessions.comparisons)
     words = i18n()
-    with Page(title="Clone a voice", analytics_enabled=False, delete_cache=(600, 3600)) as page:
+    with Page(title="Clone a voice", analytics_enabled=False) as page:
+        page.files = SessionFiles(Path(get_upload_folder()), handlers.clips.forget)
+        sessions.forgotten = page.files.drop
         head = gr.HTML(apply_default_css=False, elem_id="head")
         with gr.Tabs(selected="clone") as tabs:
             with gr.Tab(words("tab_clone"), id="clone", elem_id="tab-clone"):
@@ -74,7 +81,7 @@ def build_page(
         library.wire(voices, clone, tabs)
         compare.wire(comparing, clone)
         doctor.wire(DoctorHandlers(engine, sessions.comparisons, model, shared))
-        add_endpoints(Endpoints(engine, sessions, shared))
+        add_endpoints(Endpoints(engine, jobs, sessions, handlers.clips))
 
         def arrive(request: gr.Request) -> tuple[Any, ...]:
             lang, owner = language(request), owner_of(request)
@@ -88,7 +95,7 @@ def build_page(
                 cards.voices(sessions.voices(owner), lang),
                 voices.choices(owner, lang),
                 transcribe_note(handlers.transcriber, lang),
-                unavailable_note(engine, lang),
+                "" if shared else unavailable_note(engine, lang),
                 cards.mode_hint("zero_shot", lang),
                 short_note(shared, lang),
                 unavailable_note(engine, lang),
@@ -115,19 +122,21 @@ def build_page(
     return page
 
 
-def add_routes(app: Any, engine: Engine, jobs: JobTable, sessions: Sessions, shared: bool = False) -> None:
-    """What the page needs beside Gradio, and the OpenAI-style call. shared: as for build_page."""
+def add_routes(app: Any, engine: Engine, jobs: JobTable, sessions: Sessions) -> None:
+    """What the page needs beside Gradio, the OpenAI-style call, and what operators ask."""
     add_sound_route(app, jobs)
-    add_file_routes(app, sessions, engine.voices.model_key)
-    add_speech_api(app, engine, jobs, sessions, shared)
-    add_compare_routes(app, sessions.comparisons)
-    add_live_route(app, engine, shared)
+    add_file_routes(app, sessions, jobs.guests, engine.voices.model_key)
+    add_speech_api(app, engine, jobs, sessions)
+    add_compare_routes(app, sessions.comparisons, jobs.guests)
+    add_live_route(app, engine, jobs.guests)
+    add_health_routes(app, engine, jobs, sessions)
 
 
-def launch_options(engine: Engine) -> dict:
+def launch_options(engine: Engine, guests: Guests) -> dict:
     """What `Blocks.launch` needs for this page."""
+    upload_mb = guests.limits.upload_mb
     cannot = {name: [why, note_words(why, "zh")] for name, why in engine.unavailable.items()}
-    upload = {"mb": UPLOAD_MB, "words": [say("file_large", lang, name="{name}", mb=UPLOAD_MB) for lang in ("en", "zh")]}
+    upload = {"mb": upload_mb, "words": [say("file_large", lang, name="{name}", mb=upload_mb) for lang in ("en", "zh")]}
     facts = f"window.cosyRate = {engine.spec.mel.rate_hz}; window.cosyCannot = {json.dumps(cannot)}; window.cosyUpload = {json.dumps(upload)};"
     scripts = "".join(
         (ASSETS / "page" / name).read_text(encoding="utf-8")
@@ -141,7 +150,8 @@ def launch_options(engine: Engine) -> dict:
             font_mono=["ui-monospace", "Consolas", "monospace"],
         ),
         "i18n": i18n(),
-        "max_file_size": f"{UPLOAD_MB}mb",
+        "max_file_size": f"{upload_mb}mb",
+        "app_kwargs": {"middleware": [Middleware(Gate, guests=guests, folder=Path(get_upload_folder()))]},
         "max_threads": engine.config.slots + engine.config.queue + 16,  # a waiting request holds a thread
         "show_error": False,
         "run_history": False,  # Gradio would keep every input in the browser, for whoever sits there next

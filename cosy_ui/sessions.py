@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import numpy as np
 from cosy_engine import Report, Request, Voice
 from cosy_engine.audio.voice import MAX_NAME_CHARS, load_voice
 from cosy_engine.errors import ReferenceUnreadable, SettingInvalid
+from cosy_engine.types import Clip
 from cosy_ui.audio_files import encode, safe_name
 from cosy_ui.compare_table import CompareTable
 
 MAX_TAKES, MAX_TAKE_BYTES = 50, 128 * 2**20  # of one page; the oldest go first
 MAX_VOICES = 50
-MAX_SESSIONS, MAX_ALL_BYTES = 1000, 2**30  # of all pages; those unused for longest go first
+MAX_SESSIONS, MAX_ALL_BYTES = 1000, 2**30  # of all pages; empty ones go first, then those unused for longest
 GRACE_S = 600.0  # a phone that was locked finds its takes again
 IDLE_S = 6 * 3600.0  # a page that never said that it was closed
 
@@ -53,6 +55,12 @@ class Take:
     @property
     def file_stem(self) -> str:
         return f"take-{self.number}-{safe_name(self.title, self.request.mode)}"
+
+    @property
+    def held_bytes(self) -> int:
+        """With the clips that it can be spoken again from."""
+        clips = (self.request.reference, self.request.source)
+        return self.samples.nbytes + sum(clip.samples.nbytes for clip in clips if isinstance(clip, Clip))
 
     def note(self) -> str:
         """For the metadata of its files."""
@@ -87,7 +95,7 @@ class Session:
 
     @property
     def take_bytes(self) -> int:
-        return sum(take.samples.nbytes for take in self.takes.values())
+        return sum(take.held_bytes for take in self.takes.values())
 
     @property
     def held_bytes(self) -> int:
@@ -103,6 +111,7 @@ class Sessions:
         self._lock = threading.Lock()
         self._clock = clock
         self.comparisons = CompareTable()
+        self.forgotten: Callable[[str], None] = lambda owner: None  # told of each page whose things are gone
 
     # Takes
 
@@ -213,6 +222,11 @@ class Sessions:
                 self._open[owner].left_at = self._clock()
             self._forget()
 
+    def sweep(self) -> None:
+        """Forget the pages whose time is over, also while nobody calls."""
+        with self._lock:
+            self._forget()
+
     def __len__(self) -> int:
         with self._lock:
             self._forget()
@@ -224,20 +238,25 @@ class Sessions:
         session = self._open.setdefault(owner, Session())
         session.left_at, session.used_at = None, self._clock()
         self._open.move_to_end(owner)
-        while len(self._open) > MAX_SESSIONS:
-            self._open.popitem(last=False)
+        while len(self._open) > MAX_SESSIONS:  # who opens a thousand pages drives nobody's takes out
+            empty = (name for name, s in self._open.items() if not s.takes and not s.voices and name != owner)
+            self._drop(next(empty, next(iter(self._open))))
         return session
 
     def _make_room(self) -> None:
         while len(self._open) > 1 and sum(s.held_bytes for s in self._open.values()) > MAX_ALL_BYTES:
-            self._open.popitem(last=False)
+            self._drop(next(iter(self._open)))
+
+    def _drop(self, owner: str) -> None:
+        del self._open[owner]
+        self.forgotten(owner)
 
     def _forget(self) -> None:
         now = self._clock()
         for owner, session in list(self._open.items()):
             left = session.left_at is not None and now - session.left_at > GRACE_S
             if left or now - session.used_at > IDLE_S:
-                del self._open[owner]
+                self._drop(owner)
 
 
 def shared_voices(folder: Path | None, model_key: str) -> tuple[dict[str, SavedVoice], list[str]]:

@@ -9,11 +9,10 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse, StreamingResponse
 
 from cosy_ui.jobs import JobTable
+from cosy_ui.login import guarded
 
 
 def add_sound_route(app: FastAPI, jobs: JobTable) -> None:
-    """Put the route in front of Gradio's own, which would answer every path."""
-
     async def pcm(job_id: str):
         job = jobs.take(job_id)
         if job is None:
@@ -21,5 +20,4 @@ def add_sound_route(app: FastAPI, jobs: JobTable) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Rate-Hz": str(job.rate_hz)}
         return StreamingResponse(job.pcm(), media_type="audio/L16", headers=headers)
 
-    app.add_api_route("/pcm/{job_id}", pcm, methods=["GET"], include_in_schema=False)
-    app.router.routes.insert(0, app.router.routes.pop())
+    guarded(app, jobs.guests, "/pcm/{job_id}", pcm)

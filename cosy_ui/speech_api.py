@@ -13,7 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from cosy_engine import CosyError, Engine, Request
 from cosy_engine.errors import Busy, UserError
 from cosy_ui.audio_files import KINDS, encode, kinds_here
+from cosy_ui.guests import client_of
 from cosy_ui.jobs import Job, JobTable
+from cosy_ui.login import guarded
 from cosy_ui.sessions import Sessions
 
 MAX_BODY_BYTES = 256 * 1024  # a text of the greatest length, every character escaped, is a quarter of it
@@ -37,8 +39,8 @@ class SpeechRequest(BaseModel):
     consent: bool = False
 
 
-def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessions, shared: bool) -> None:
-    """Put the route in front of Gradio's own, which would answer every path. shared: consent is asked."""
+def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessions) -> None:
+    """On a shared page (jobs.guests.shared) consent is asked."""
 
     async def speech(http: HttpRequest):
         if (sent := await _body(http)) is None:
@@ -53,7 +55,7 @@ def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessi
         if body.response_format not in kinds:
             words = f"response_format must be one of {', '.join(kinds)}"
             return _refusal(400, "setting_invalid", words, "response_format")
-        if shared and not body.consent:
+        if jobs.guests.shared and not body.consent:
             words = 'this page is shared: confirm with "consent": true that you may use this voice'
             return _refusal(400, "input_missing", words, "consent")
         found = sessions.find_voice(body.voice)
@@ -63,9 +65,12 @@ def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessi
         streamed = body.response_format == "pcm"
         asked = Request(
             mode="saved_voice", text=body.input, reference=found.voice, instruction=body.instructions, seed=body.seed,
-            speed=body.speed, stream=streamed, client="api",
+            speed=body.speed, stream=streamed, client=f"api:{client_of(http)}",
         )  # fmt: skip
-        job = jobs.start(engine, asked, f"api:{id(http)}")
+        try:
+            job = jobs.start(engine, asked, f"api:{id(http)}", client_of(http), "speech")
+        except CosyError as error:
+            return _failed(error)
         try:
             await _until(http, job, first=streamed)
             if not job.chunks and job.error is not None:
@@ -83,8 +88,7 @@ def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessi
                 job.cancel()
                 jobs.finish(job)
 
-    app.add_api_route("/v1/audio/speech", speech, methods=["POST"], response_model=None)
-    app.router.routes.insert(0, app.router.routes.pop())
+    guarded(app, jobs.guests, "/v1/audio/speech", speech, ("POST",))
 
 
 async def _body(http: HttpRequest) -> bytes | None:

@@ -11,6 +11,7 @@ from cosy_engine.audio.voice import load_voice, voice_name
 from cosy_ui import cards
 from cosy_ui.clips import Clips
 from cosy_ui.entrance import owner_of
+from cosy_ui.guests import Guests, client_of
 from cosy_ui.messages import error_words
 from cosy_ui.sessions import Sessions
 from cosy_ui.words import language, say
@@ -19,9 +20,10 @@ from cosy_ui.words import language, say
 class VoiceHandlers:
     """Every method that changes the list returns (status, list, choices of the Clone tab)."""
 
-    def __init__(self, engine: Engine, sessions: Sessions, clips: Clips, shared: bool):
-        """shared: others than the owner reach the page, so consent is asked before a voice is kept."""
-        self.engine, self.sessions, self.clips, self.shared = engine, sessions, clips, shared
+    def __init__(self, engine: Engine, sessions: Sessions, clips: Clips, guests: Guests):
+        """guests.shared: others than the owner reach the page, so consent is asked before a voice is kept."""
+        self.engine, self.sessions, self.clips = engine, sessions, clips
+        self.guests, self.shared = guests, guests.shared
 
     def save(
         self, consent: bool, name: str, reference: str | None, window: str, transcript: str, request: gr.Request
@@ -36,7 +38,8 @@ class VoiceHandlers:
             return self._refusal(say("voice_no_name", lang), owner, lang)
         try:
             words = self.engine.text.transcript(transcript or "")[0] and transcript.strip()
-            voice = self.engine.voice(self.clips.part(reference, window), words)
+            with self.guests.begin(client_of(request)):
+                voice = self.engine.voice(self.clips.part(reference, window), words)
             saved = self.sessions.save_voice(owner, name, voice)
         except CosyError as error:
             return self._refusal(error_words(error, lang), owner, lang)

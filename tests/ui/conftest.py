@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,14 @@ import pytest
 import soundfile
 
 from cosy_engine import Engine, load
+from cosy_ui.entrance import Page
+from cosy_ui.guests import Guests
 from cosy_ui.jobs import JobTable
 from cosy_ui.page import add_routes, build_page, launch_options
 from cosy_ui.sessions import SavedVoice, Sessions
 from tests.test_engine import WORDS, speechlike
+
+UPLOADS = tempfile.TemporaryDirectory(prefix="cosy-tests-")  # of every page here, and gone with the tests
 
 
 def free_port() -> int:
@@ -32,20 +37,22 @@ class Server:
     engine: Engine
     jobs: JobTable
     sessions: Sessions
+    page: Page
 
 
 @contextmanager
-def serving(engine, *, root_path=None, **options):
-    """A page on an engine; options as for build_page."""
+def serving(engine, *, root_path=None, shared=False, limits=None, auth=None, **options):
+    """A page on an engine; options as for build_page, limits as for Guests, auth as for launch."""
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
-    jobs, sessions = JobTable(), Sessions(options.pop("voices", None))
+    os.environ.setdefault("GRADIO_TEMP_DIR", UPLOADS.name)
+    jobs, sessions = JobTable(Guests(shared, limits)), Sessions(options.pop("voices", None))
     page = build_page(engine, jobs, sessions, **options)
     app, url, _ = page.launch(
         server_name="127.0.0.1", server_port=free_port(), prevent_thread_lock=True, quiet=True, root_path=root_path,
-        **launch_options(engine),
+        auth=auth, **launch_options(engine, jobs.guests),
     )  # fmt: skip
-    add_routes(app, engine, jobs, sessions, options.get("shared", False))
-    yield Server(url, engine, jobs, sessions)
+    add_routes(app, engine, jobs, sessions)
+    yield Server(url, engine, jobs, sessions, page)
     page.close(verbose=False)
 
 
