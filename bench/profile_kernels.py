@@ -30,7 +30,7 @@ from cosy_engine.accel.flow_lean import channels_last, lean
 from cosy_engine.accel.graphs import Graph
 from cosy_engine.accel.prefill_graph import PrefillStep
 from cosy_engine.accel.vocoder_graph import WindowStep
-from cosy_engine.accel.vocoder_lean import LeanHift
+from cosy_engine.accel.vocoder_lean import LeanHift, Part
 from cosy_engine.accel.vocoder_lean import PlainOps as VocoderOps
 from cosy_engine.bench import random_models
 from cosy_engine.build import DTYPES, ROW_DRAWS, ROW_POSITIONS, between_products
@@ -212,7 +212,7 @@ def micro(models, spec, options) -> Named:
             for block in (512, 1024, 2048):
                 yield (
                     f"add and snake {channels}, {length}, block {block}",
-                    lambda o=one, t=two, a=alpha, b=block: VocoderKernels(b).add_snake(o, t, a, half),
+                    lambda o=one, t=two, a=alpha, b=block: VocoderKernels(b).add_snake(Part(o), Part(t), a, half),
                 )
     scores = torch.randn(1, 6761, device=device)
     keys = (scores.view(torch.int32).long() << 20) | torch.arange(6761, device=device)

@@ -8,6 +8,8 @@ or Triton (vocoder_kernels.VocoderKernels).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -17,28 +19,41 @@ from cosy_engine.vocoder.layers import Conv, Resblock, bounded, cast
 from cosy_engine.vocoder.spectrum import envelope, laid_down, stft
 
 
-class PlainOps:
-    """Operations between convolutions in torch. x, d: (1, T, C)."""
+class Part(NamedTuple):
+    """(1, T, C), and a bias (C,) that whoever reads it still has to add, before the sum is bounded; None when it is complete."""
 
-    def snake(self, x: Tensor, alpha: Tensor, dtype: torch.dtype) -> Tensor:
+    value: Tensor
+    bias: Tensor | None = None
+
+
+class PlainOps:
+    """Operations between convolutions in torch."""
+
+    def conv2d(self, x: Tensor, weight: Tensor, bias: Tensor, *how) -> tuple[Tensor, Tensor | None]:
+        """A convolution, and the bias if it is left to the reader."""
+        return bounded(F.conv2d(x, weight, bias, *how)), None
+
+    def snake(self, x: Part, alpha: Tensor, dtype: torch.dtype) -> Tensor:
         """x + sin^2(alpha x) / alpha, computed in fp32, in dtype."""
-        x = x.float()
+        x = x.value.float()
         return cast(x + torch.sin(x * alpha).square() * (1.0 / (alpha + 1e-9)), dtype)
 
-    def add_snake(self, x: Tensor, d: Tensor, alpha: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def add_snake(self, x: Part, d: Part, alpha: Tensor, dtype: torch.dtype) -> tuple[Part, Tensor]:
         """x + d in fp32, and its snake in dtype."""
-        x = x + d
-        return x, self.snake(x, alpha, dtype)
+        total = Part(x.value + d.value)
+        return total, self.snake(total, alpha, dtype)
 
-    def sum_of_three(self, up: Tensor, x: Tensor, d: Tensor, reflect: bool) -> Tensor:
+    def sum_of_three(self, up: Part, x: Part, d: Part, reflect: bool) -> Part:
         """up + x + d in fp32. reflect: `up` has a frame less; its second frame is put before the first."""
-        if reflect:
-            up = torch.cat([up[:, 1:2], up], dim=1)
-        return up.float() + (x + d)
+        raised = torch.cat([up.value[:, 1:2], up.value], dim=1) if reflect else up.value
+        return Part(raised.float() + (x.value + d.value))
 
-    def mean_leaky(self, pairs: list[tuple[Tensor, Tensor]], slope: float, dtype: torch.dtype) -> Tensor:
+    def mean_leaky(self, pairs: list[tuple[Part, Part]], slope: float, dtype: torch.dtype) -> Tensor:
         """Leaky ReLU of the mean of all x + d, in dtype."""
-        return cast(F.leaky_relu(sum(x + d for x, d in pairs) / len(pairs), slope), dtype)
+        return cast(F.leaky_relu(sum(x.value + d.value for x, d in pairs) / len(pairs), slope), dtype)
+
+
+PLAIN = PlainOps()
 
 
 class LeanHift:
@@ -88,33 +103,37 @@ class LeanHift:
         dtype = net.conv_pre.weight.dtype
         spectrum = cast(stft(source, spec.istft_n_fft, spec.istft_hop).transpose(1, 2), dtype)
         ahead = (0, spec.lookahead_frames) if net.causal else net.conv_pre.pad
-        x = F.leaky_relu(convolve(cast(mel, dtype), net.conv_pre, ahead), spec.lrelu_slope)
+        x = F.leaky_relu(convolve(PLAIN, cast(mel, dtype), net.conv_pre, ahead).value, spec.lrelu_slope)
         last, kernels = len(net.ups) - 1, len(spec.resblock_kernels)
         for i, up in enumerate(net.ups):
-            raised = apply(x, up.phases, self.up_bias[i], up.reach).view(1, x.shape[1] * up.rate, -1)
+            phases, bias = apply(ops, x, up.phases, self.up_bias[i], up.reach)
+            raised = Part(
+                phases.reshape(1, x.shape[1] * up.rate, -1), bias
+            )  # the bias is repeated: its first C are all
             own = self._resblock(self._down(spectrum, net.source_downs[i]), net.source_resblocks[i], dtype)
             x = ops.sum_of_three(raised, *own, i == last)
             pairs = [self._resblock(x, block, dtype) for block in net.resblocks[kernels * i : kernels * (i + 1)]]
             x = ops.mean_leaky(pairs, 0.01 if i == last else spec.lrelu_slope, dtype)
-        return self._waveform(convolve(x, net.conv_post, net.conv_post.pad).float())
+        return self._waveform(convolve(PLAIN, x, net.conv_post, net.conv_post.pad).value.float())
 
-    def _down(self, spectrum: Tensor, conv: Conv) -> Tensor:
+    def _down(self, spectrum: Tensor, conv: Conv) -> Part:
         if conv.stride[0] == 1:
-            return convolve(spectrum, conv, conv.pad)
+            return convolve(self.ops, spectrum, conv, conv.pad)
         padded = F.pad(spectrum, (0, 0, *conv.pad)).transpose(1, 2)[:, :, None]
-        y = F.conv2d(padded, conv.weight[:, :, None], conv.bias, (1, conv.stride[0]))
-        return bounded(y[:, :, 0].transpose(1, 2))
+        y, bias = self.ops.conv2d(padded, conv.weight[:, :, None], conv.bias, (1, conv.stride[0]))
+        return Part(y[:, :, 0].transpose(1, 2), bias)
 
-    def _resblock(self, x: Tensor, block: Resblock, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    def _resblock(self, x: Part, block: Resblock, dtype: torch.dtype) -> tuple[Part, Part]:
         """(1, T, C) -> what is to be added for the result: x after two pairs, and the last pair's output."""
+        ops = self.ops
         first, second = [[a.alpha for a in part] for part in (block.activations1, block.activations2)]
         d = None
         for i, (one, two) in enumerate(zip(block.convs1, block.convs2, strict=True)):
             if d is None:
-                active = self.ops.snake(x, first[i], dtype)
+                active = ops.snake(x, first[i], dtype)
             else:
-                x, active = self.ops.add_snake(x, d, first[i], dtype)
-            d = convolve(self.ops.snake(convolve(active, one, one.pad), second[i], dtype), two, two.pad)
+                x, active = ops.add_snake(x, d, first[i], dtype)
+            d = convolve(ops, ops.snake(convolve(ops, active, one, one.pad), second[i], dtype), two, two.pad)
         return x, d
 
     def _waveform(self, x: Tensor) -> Tensor:
@@ -134,14 +153,14 @@ def time_last_but_one(weight: Tensor) -> Tensor:
     return weight.transpose(1, 2).contiguous().transpose(1, 2)
 
 
-def convolve(x: Tensor, conv: Conv, pad: tuple[int, int]) -> Tensor:
+def convolve(ops, x: Tensor, conv: Conv, pad: tuple[int, int]) -> Part:
     """Stride 1, as many frames as before: (1, T, C) -> (1, T, C')."""
-    return apply(x, conv.weight, conv.bias, pad, conv.dilation[0])
+    return apply(ops, x, conv.weight, conv.bias, pad, conv.dilation[0])
 
 
-def apply(x: Tensor, weight: Tensor, bias: Tensor, pad: tuple[int, int], dilation: int = 1) -> Tensor:
+def apply(ops, x: Tensor, weight: Tensor, bias: Tensor, pad: tuple[int, int], dilation: int = 1) -> Part:
     """The convolution pads both sides alike; what is too much is cut off as a view."""
     wide = max(pad)
-    y = F.conv2d(x.transpose(1, 2)[:, :, None], weight[:, :, None], bias, padding=(0, wide), dilation=(1, dilation))
+    y, left = ops.conv2d(x.transpose(1, 2)[:, :, None], weight[:, :, None], bias, 1, (0, wide), (1, dilation))
     start = wide - pad[0]
-    return bounded(y[:, :, 0].transpose(1, 2)[:, start : start + x.shape[1]])
+    return Part(y[:, :, 0].transpose(1, 2)[:, start : start + x.shape[1]], left)

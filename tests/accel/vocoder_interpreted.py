@@ -5,7 +5,7 @@ import torch
 
 from cosy_engine.accel.vocoder_graph import GraphVocoder
 from cosy_engine.accel.vocoder_kernels import VocoderKernels
-from cosy_engine.accel.vocoder_lean import PlainOps
+from cosy_engine.accel.vocoder_lean import Part, PlainOps
 from tests.vocoder.models import TINY, tiny_mel, tiny_vocoder
 
 KERNELS = VocoderKernels(block=16384)  # the interpreter's time is the number of programs
@@ -28,6 +28,14 @@ def test_kernels_give_what_plain_torch_gives(version, dtype):
 
 def test_what_left_fp16_is_bounded():
     x, zero, one = torch.full((1, 4, 8), torch.inf).half(), torch.zeros(1, 4, 8), torch.ones(8)
-    total, active = KERNELS.add_snake(zero, x, one, torch.float32)
-    assert (total == 65504).all() and active.isfinite().all()
-    assert KERNELS.snake(-x, one, torch.float32).isfinite().all()
+    total, active = KERNELS.add_snake(Part(zero), Part(x), one, torch.float32)
+    assert (total.value == 65504).all() and active.isfinite().all()
+    assert KERNELS.snake(Part(-x), one, torch.float32).isfinite().all()
+
+
+def test_a_bias_that_was_left_to_the_reader_is_added_by_channel():
+    x, d, bias, alpha = torch.randn(1, 5, 8), torch.randn(1, 5, 8), torch.randn(8), torch.rand(8) + 0.5
+    ours = KERNELS.add_snake(Part(x, bias), Part(d, -2 * bias), alpha, torch.float32)
+    plain = PlainOps().add_snake(Part(x + bias), Part(d - 2 * bias), alpha, torch.float32)
+    torch.testing.assert_close(ours[0].value, plain[0].value, atol=1e-6, rtol=0)
+    torch.testing.assert_close(ours[1], plain[1], atol=1e-6, rtol=0)
