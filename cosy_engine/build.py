@@ -277,15 +277,20 @@ class Models:
     def at(self, precision: str, device: torch.device | None = None) -> Models:
         """A copy for inference with matrix weights in another precision, on another device if one is given."""
         device = device or self.lm.device
-        lm, vocoder = copied(self.lm, device), copied(self.vocoder, device)
-        flow = copied(self.flow, device).drop_time_weights()
-        nets = [net.set_precision(DTYPES[precision]) for net in (lm, flow, vocoder)]
-        if device.type == "cuda":
-            torch.cuda.empty_cache()  # what the fp32 weights took on their way
+
+        def settled(net: Any) -> Any:
+            net.set_precision(DTYPES[precision])
+            if device.type == "cuda":
+                torch.cuda.empty_cache()  # what the fp32 weights took on their way: one network at a time
+            return net
+
+        lm = settled(copied(self.lm, device))
+        flow = settled(copied(self.flow, device).drop_time_weights())
+        vocoder = settled(copied(self.vocoder, device))
         flow.noise(0, 1)  # the first request does not wait for these tables
         if vocoder.causal:
             vocoder.noise_rows(None, 0, 1)
-        return Models(*nets)
+        return Models(lm, flow, vocoder)
 
     def to(self, device: torch.device) -> Models:
         """The same networks, moved."""

@@ -22,7 +22,8 @@ from cosy_engine.accel.flow_products import conv, norm_product, position_conv, p
 LIBRARY = "library"  # a way to make a product: by cuBLAS or cuDNN
 ATTENTION = ((64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2))  # queries, keys of a tile, warps, stages
 NORM = ((64, 128, 8), (128, 128, 16), LIBRARY)  # rows, columns of a tile, warps
-ADD = ((64, 64, 4, 64, 4), (64, 32, 4, 128, 3), LIBRARY)  # rows, columns, warps, depth of a step, stages
+# rows, columns of a tile, warps, depth of a step, stages
+ADD = ((64, 64, 4, 64, 4), (64, 64, 4, 128, 3), (64, 32, 4, 128, 3), LIBRARY)
 CONV = ((64, 64, 4, 64, 4), LIBRARY)
 
 
