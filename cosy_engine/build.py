@@ -10,6 +10,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -169,15 +170,20 @@ class StageShelf:
         self._ready: dict[tuple[str, str], Stages] = {}
         self._left_out: dict[tuple[str, str], list[str]] = {}
 
+    def inside(self) -> AbstractContextManager:
+        """The device is the current one in here: streams, graphs and Triton's kernels go to the current device, not to that of
+        their tensors, and a thread begins with the first."""
+        return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+
     def models(self, precision: str) -> Models:
-        with self._lock:
+        with self._lock, self.inside():
             if precision not in self._models:
                 as_read = precision == "fp32" and self.device == self._read.lm.device
                 self._models[precision] = self._read if as_read else self._read.at(precision, self.device)
             return self._models[precision]
 
     def at(self, precision: str, tier: str) -> Stages:
-        with self._lock:
+        with self._lock, self.inside():
             key = precision, tier
             if key not in self._ready:
                 self._ready[key] = make_stages(self.models(precision), precision, tier, self.rows)

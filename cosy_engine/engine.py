@@ -146,7 +146,7 @@ class Engine:
         # Random weights make noise, which is no fault of theirs.
         self.guard = Guard(noise_crossings=1.0) if card.get("trained") is False else Guard()
         self.clock = time.perf_counter
-        self.worker = Worker(config.slots, config.queue, self.clock)
+        self.worker = Worker(config.slots, config.queue, self.clock, shelf.inside)
         if config.warm_up:
             self.worker.add_chores(shelf.chores(config.precision, self.tier))
 

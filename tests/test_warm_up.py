@@ -1,6 +1,7 @@
 """Warming up where the device's memory is short; nothing is captured on a CPU."""
 
 import logging
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -48,3 +49,14 @@ def test_a_copy_for_another_device_leaves_the_original_where_it_is(shelf):
     for name, value in net.state_dict().items():
         other = twin.state_dict()[name]
         assert torch.equal(value, other) and (other.data_ptr() != value.data_ptr() or not other.numel())
+
+
+def test_the_chosen_gpu_is_the_current_one_while_stages_are_made(shelf, monkeypatch):
+    """E08, on a machine without a second GPU: what is asked of torch."""
+    current = []
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext(current.append(str(device))))
+    second = build.StageShelf(shelf._read, 1, ("eager",), torch.device("cuda:1"))
+    monkeypatch.setattr(build, "make_stages", lambda *arguments: current.append("made"))
+    monkeypatch.setattr(build.StageShelf, "models", lambda self, precision: None)
+    second.at("fp32", "eager")
+    assert current == ["cuda:1", "made"]

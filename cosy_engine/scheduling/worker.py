@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +40,15 @@ class Worker:
     clock: that of the sessions.
     """
 
-    def __init__(self, slots: int, queue: int, clock: Callable[[], float] = time.perf_counter):
+    def __init__(
+        self,
+        slots: int,
+        queue: int,
+        clock: Callable[[], float] = time.perf_counter,
+        inside: Callable[[], AbstractContextManager] = nullcontext,
+    ):
+        """inside: makes the context in which all of the worker's work is done, such as a CUDA device being the current one."""
+        self._inside = inside
         self.slots, self.queue, self.clock = slots, queue, clock
         self._changed = threading.Condition()
         self._waiting: deque[Session] = deque()
@@ -181,7 +190,8 @@ class Worker:
     def _loop(self) -> None:
         """Until closed. If this very loop breaks, nobody is left waiting: all sessions fail and no more are taken."""
         try:
-            self._turns()
+            with self._inside():
+                self._turns()
         except BaseException:
             log.exception("the engine's worker broke; the program must be started again")
             with self._changed:

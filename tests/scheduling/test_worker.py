@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import contextmanager
 
 import pytest
 
@@ -95,3 +96,19 @@ def test_work_for_the_device_is_done_on_its_thread_and_its_error_comes_back(work
     worker.close()
     with pytest.raises(Busy):
         worker.call(lambda: 5)
+
+
+def test_all_of_the_workers_work_is_done_inside_its_context():
+    """E08: a thread begins with the first GPU as the current one, whichever was chosen."""
+    entered = []
+
+    @contextmanager
+    def device():
+        entered.append(threading.get_ident())
+        yield
+        entered.append("left")
+
+    worker = Worker(slots=1, queue=0, inside=device)
+    assert worker.call(lambda: threading.get_ident()) == entered[0] != threading.get_ident()
+    worker.close()
+    assert entered[1:] == ["left"]
