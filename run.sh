@@ -58,7 +58,7 @@ install() {
 if [ -z "${PYTORCH_ALLOC_CONF:-}${PYTORCH_CUDA_ALLOC_CONF:-}" ]; then
   export PYTORCH_ALLOC_CONF=expandable_segments:True
 fi
-export GRADIO_ANALYTICS_ENABLED=False HF_HUB_DISABLE_TELEMETRY=1
+export GRADIO_ANALYTICS_ENABLED=False HF_HUB_DISABLE_TELEMETRY=1 ORT_DISABLE_TELEMETRY=1
 
 case "${1:-}" in
   -h | --help) usage ;;

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+NO_TELEMETRY = {"GRADIO_ANALYTICS_ENABLED": "False", "HF_HUB_DISABLE_TELEMETRY": "1", "ORT_DISABLE_TELEMETRY": "1"}
 LAST_BYTES_S = 1  # for what has been made and not yet sent
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
@@ -21,7 +22,8 @@ def main(argv: list[str] | None = None) -> int:
     from cosy_engine import CosyError
     from cosy_ui.private_folder import private_folder
 
-    os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
+    for name, value in NO_TELEMETRY.items():  # before the libraries are imported
+        os.environ.setdefault(name, value)
     if any(os.environ.get(name) for name in PROXIES):  # the page checks its own address, which no proxy can reach
         for name in ("no_proxy", "NO_PROXY"):
             os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))

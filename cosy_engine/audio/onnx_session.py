@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,9 @@ class OnnxModel:
             return self._session.run(None, feed)[0]
 
     def _open(self, device: str):
+        os.environ.setdefault(
+            "ORT_DISABLE_TELEMETRY", "1"
+        )  # since 1.31 the library reports to its maker unless told not to
         import onnxruntime
 
         options = onnxruntime.SessionOptions()
