@@ -108,12 +108,12 @@ class Endpoints:
         )
 
     def _made(self, job: Request, kind: str) -> Iterator[tuple[str, dict]]:
-        with self.guests.begin(job.client, job, (self.engine.config.precision, self.engine.tier)):
-            try:
+        try:
+            with self.guests.begin(job.client, job, (self.engine.config.precision, self.engine.tier)):
                 result = self.engine.speak_all(job)
-            except Exception as error:
-                self.ledger.ended("api", job.mode, None, error)
-                raise
+        except Exception as error:
+            self.ledger.ended("api", job.mode, None, error)
+            raise
         self.ledger.ended("api", job.mode, result.report, None)
         note = f"model {result.report.model}, mode {job.mode}, seed {result.report.seed}"
         with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,245 @@
+"""The program as its operator sees it: how it starts, what it writes, how it ends. Each test is one run of webui.py."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from cosy_engine.audio.voice import save_voice
+from tests.test_engine import WORDS
+from tests.ui.conftest import free_port
+from tests.ui.steps import LONG
+from tests.ui.test_public import REST, clone, file_value, speech, upload
+
+SECRET = "zanzibar"  # in every text and name that is sent; nowhere in what is written
+
+
+@contextlib.contextmanager
+def running(folder: Path, *flags: str):
+    """(program, http, everything that it has written so far); killed at the end if it still runs."""
+    port = free_port()
+    (folder / "temporary").mkdir(exist_ok=True)
+    with open(folder / "written", "w") as file:
+        program = subprocess.Popen(
+            [sys.executable, "webui.py", "--port", str(port), "--device", "cpu", *flags], stdout=file, stderr=subprocess.STDOUT,
+            env=os.environ | {"TMPDIR": str(folder / "temporary")},
+        )  # fmt: skip
+
+    def written() -> str:
+        return (folder / "written").read_text()
+
+    try:
+        until = time.monotonic() + 60
+        while "Stop with" not in written():
+            assert program.poll() is None and time.monotonic() < until, written()
+            time.sleep(0.1)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}/", timeout=60, trust_env=False) as http:
+            yield program, http, written
+    finally:
+        program.kill()
+        program.wait()
+
+
+@pytest.fixture(scope="module")
+def voices(engine, clip, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("voices")
+    save_voice(folder / "Narrator.safetensors", engine.voice(str(clip), WORDS), engine.voices.model_key)
+    return folder
+
+
+@pytest.mark.parametrize("flags", [(), ("--verbose",), ("--log-json",)])
+def test_nothing_of_sound_text_or_names_is_logged(tmp_path, voices, clip, miniature_folder, flags):
+    flags = (
+        "--public",
+        "--model",
+        str(miniature_folder),
+        "--voices",
+        str(voices),
+        "--auth",
+        f"anna:{SECRET}-word",
+        *flags,
+    )
+    with running(tmp_path, *flags) as (program, http, written):
+        assert http.get("live").status_code == 401
+        http.headers["Authorization"] = f"Bearer anna:{SECRET}-wrong"
+        assert http.get("live").status_code == 401
+        http.headers["Authorization"] = f"Bearer anna:{SECRET}-word"
+        http.post("login", data={"username": "anna", "password": f"{SECRET}-guess"})
+        assert http.post("login", data={"username": "anna", "password": f"{SECRET}-word"}).status_code == 200
+        held = upload(http, clip.read_bytes(), f"{SECRET}.wav").json()[0]
+        assert clone(http, [f"Hello {SECRET}.", file_value(held), *REST])[0] == "complete"
+        noise = upload(http, os.urandom(5000), f"{SECRET}-noise.wav").json()[0]
+        for data in ([f"{SECRET}" * 300, file_value(held), *REST], ["Hi.", file_value(noise), *REST], [{SECRET: 1}, None, *REST],
+                     ["Hi.", file_value(f"/{SECRET}"), *REST]):  # fmt: skip
+            assert clone(http, data)[0] == "error"
+        assert speech(http, input=f"Say {SECRET}.", response_format="wav").status_code == 200
+        assert speech(http, input=f"Say {SECRET}.", voice=SECRET).status_code == 404
+        assert (
+            http.get(f"take/{SECRET}.wav").status_code == 404
+            and http.post("v1/audio/speech", content=SECRET).status_code == 400
+        )
+        folder = next((tmp_path / "temporary").glob("cosy-studio-*"))
+        assert {p.parent.parent.name for p in folder.rglob("*.wav")} == {folder.name}
+        assert list((tmp_path / "temporary").iterdir()) == [folder]  # nothing lies beside our own folder
+        program.send_signal(signal.SIGINT)
+        assert program.wait(20) == 0
+    said = written()
+    assert SECRET not in said and "Traceback" not in said
+    after = said.partition("Stop with Ctrl+C\n")[2].splitlines()
+    if "--log-json" in flags:
+        lines = [json.loads(line) for line in after]
+        ended = [line for line in lines if line["message"] == "request"]
+        assert {line["outcome"] for line in ended} == {"done", "refused"} and ended[0]["rtf"] > 0
+    elif "--verbose" in flags:
+        assert any("request source=api mode=cross_lingual outcome=done audio_s=" in line for line in after)
+    else:
+        assert after == []
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def streaming(http, got: list):
+    body = {"input": (LONG * 20)[:580], "voice": "Narrator", "consent": True, "response_format": "pcm", "seed": 4}
+    with http.stream("POST", "v1/audio/speech", json=body) as answer:
+        got.append(answer.status_code)
+        for part in answer.iter_raw():
+            got.append(part)
+    got.append("end")
+
+
+def test_sigterm_lets_what_runs_end_and_takes_nothing_new(tmp_path, voices, miniature_folder):
+    flags = ("--public", "--model", str(miniature_folder), "--voices", str(voices), "--slots", "1")
+    with running(tmp_path, *flags) as (program, http, written):
+        beat = http.send(http.build_request("GET", "gradio_api/heartbeat/open-page"), stream=True)  # a tab that stays
+        got: list = []
+        listener = threading.Thread(target=streaming, args=(http, got))
+        listener.start()
+        while len(got) < 2:
+            time.sleep(0.01)
+        program.send_signal(signal.SIGTERM)
+        time.sleep(0.7)  # the main thread looks every half second
+        if listener.is_alive():
+            refused = speech(http)
+            assert refused.status_code == 503 and "stopping" in refused.json()["error"]["message"]
+            assert http.get("readyz").json()["stopping"]
+        listener.join(40)
+        assert program.wait(30) == 0
+        beat.close()
+    assert got[0] == 200 and got[-1] == "end"
+    samples = np.frombuffer(b"".join(got[1:-1]), "<i2")
+    with running(tmp_path, *flags) as (program, http, written):
+        whole: list = []
+        streaming(http, whole)
+        np.testing.assert_array_equal(samples, np.frombuffer(b"".join(whole[1:-1]), "<i2"))  # to its very end
+        stopped: list = []
+        listener = threading.Thread(target=streaming, args=(http, stopped))
+        listener.start()
+        while len(stopped) < 2:
+            time.sleep(0.01)
+        began = time.monotonic()
+        program.send_signal(signal.SIGINT)  # at once
+        assert program.wait(20) == 0 and time.monotonic() - began < 5
+        listener.join(5)
+    assert "Traceback" not in written()
+
+
+def test_a_killed_program_leaves_nothing_that_blocks_the_next(tmp_path, voices, clip, miniature_folder):
+    flags = ("--model", str(miniature_folder))
+    with running(tmp_path, *flags) as (program, http, _):
+        held = Path(upload(http, clip.read_bytes()).json()[0])
+        program.kill()
+        program.wait()
+    assert held.exists()
+    with running(tmp_path, *flags) as (_, http, _written):
+        assert not held.exists() and http.get("healthz").status_code == 200
+
+
+def test_a_model_folder_that_vanishes_while_it_runs_harms_nobody(tmp_path, clip, miniature_folder):
+    import shutil
+
+    copy = tmp_path / "model"
+    shutil.copytree(miniature_folder, copy)
+    with running(tmp_path, "--model", str(copy)) as (_, http, written):
+        shutil.rmtree(copy)
+        held = upload(http, clip.read_bytes()).json()[0]
+        assert clone(http, ["Hi.", file_value(held), *REST])[0] == "complete"
+        event, answer = clone(
+            http, ["Hi.", file_value(held), "", "cross_lingual", "", None, "", 1, 1.0, "bf16", "", "wav", True]
+        )
+        assert event == "complete" or "model" in answer, answer  # read again, or said
+        assert http.get("healthz").status_code == 200 and "Traceback" not in written()
+
+
+@pytest.mark.parametrize(
+    "flags,environment,says",
+    [
+        (("--model", "no/such/folder"), {}, "Cannot start: "),
+        (("--auth", "nocolon"), {}, "--auth takes NAME:PASSWORD, or a file"),
+        ((), {"TMPDIR": "UNWRITABLE", "TEMP": "", "TMP": ""}, "Cannot start: "),
+        (("--port", "TAKEN"), {}, "cannot be used"),
+    ],
+)
+def test_what_prevents_a_start_is_said_in_a_line(tmp_path, miniature_folder, flags, environment, says):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        flags = [str(taken.getsockname()[1]) if flag == "TAKEN" else flag for flag in flags]
+        if "--model" not in flags:
+            flags += ["--model", str(miniature_folder)]
+        code = "import sys, tempfile; sys.argv[0] = 'webui.py'\n"
+        if environment:  # a read-only place also for the superuser, who may write everywhere
+            code += f"tempfile._candidate_tempdir_list = lambda: [{str(tmp_path / 'missing')!r}]\n"
+        code += "import webui; sys.exit(webui.main(sys.argv[1:]))"
+        done = subprocess.run([sys.executable, "-c", code, *flags], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr, done
+    assert "nocolon" not in done.stderr
+
+
+def test_without_network_or_helper_the_page_goes_on_locally_and_says_why(tmp_path, miniature_folder):
+    proxy = {name: "http://127.0.0.1:9" for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")}
+    with pytest.MonkeyPatch.context() as patched:
+        for name, value in (proxy | {"HF_HOME": str(tmp_path / "hub")}).items():
+            patched.setenv(name, value)
+        with running(tmp_path, "--share", "--model", str(miniature_folder)) as (_, http, written):
+            assert http.get("healthz").status_code == 200
+            assert "No share link: its helper program is not here" in written() and "local address" in written()
+            shown = {
+                c["props"].get("elem_id"): c["props"].get("visible") for c in http.get("config").json()["components"]
+            }
+            assert shown["consent-box"] is True  # what is meant for others is guarded from the first moment
+
+
+def test_a_full_disk_is_said_and_the_page_goes_on(tmp_path, clip, miniature_folder):
+    """The system's own limit on file sizes stands for the full disk: every larger write fails."""
+    code = (
+        "import resource, signal, sys; sys.argv[0] = 'webui.py'\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
+        "import webui; sys.exit(webui.main(sys.argv[1:]))"
+    )
+    port = free_port()
+    with open(tmp_path / "written", "w") as file:
+        program = subprocess.Popen(
+            [sys.executable, "-c", code, "--port", str(port), "--model", str(miniature_folder)], stdout=file, stderr=subprocess.STDOUT
+        )  # fmt: skip
+    try:
+        until = time.monotonic() + 60
+        while "Stop with" not in (tmp_path / "written").read_text() and time.monotonic() < until:
+            time.sleep(0.1)
+        http = httpx.Client(base_url=f"http://127.0.0.1:{port}/", timeout=60, trust_env=False)
+        answer = upload(http, clip.read_bytes())
+        assert answer.status_code == 507 and "could not be written" in answer.json()["detail"], answer.text
+        assert http.get("healthz").status_code == 200
+        small = upload(http, b"x" * 100)
+        assert small.status_code == 200
+    finally:
+        program.kill()
+        program.wait()
