@@ -153,6 +153,7 @@ def onnx_provider(cuda: bool) -> str:
 
     The smallest valid model, one Identity node, is written byte by byte, so that no other package is needed.
     """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # as in audio.onnx_session
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
