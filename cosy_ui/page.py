@@ -153,6 +153,7 @@ def launch_options(engine: Engine, guests: Guests) -> dict:
         "max_file_size": f"{upload_mb}mb",
         "app_kwargs": {"middleware": [Middleware(Gate, guests=guests, folder=Path(get_upload_folder()))]},
         "max_threads": engine.config.slots + engine.config.queue + 16,  # a waiting request holds a thread
+        "state_session_capacity": 500,  # Gradio keeps 0.1 MB of every page that ever was, of 10 000 if not told
         "show_error": False,
         "run_history": False,  # Gradio would keep every input in the browser, for whoever sits there next
         "enable_monitoring": False,
