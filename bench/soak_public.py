@@ -58,7 +58,11 @@ class Visitor(threading.Thread):
         self.draw = random.Random(number)
         self.until, self.config, self.began = until, config, time.monotonic()
         self.http = httpx.Client(
-            base_url=url, timeout=120, headers={"X-Forwarded-For": f"203.0.113.{number + 1}"}, trust_env=False
+            base_url=url,
+            timeout=120,
+            headers={"X-Forwarded-For": f"203.0.113.{number + 1}"},
+            trust_env=False,
+            limits=httpx.Limits(keepalive_expiry=2),  # less than the server's, which may hang up as we call
         )
         self.seen: Counter[str] = Counter()
         self.odd: list[str] = []
@@ -213,6 +217,7 @@ def held(pid: int, folder: Path, http: httpx.Client) -> dict[str, float]:
         "temporary_files": sum(len(names) for _, _, names in os.walk(folder)),
         "pages": told.get("cosy_pages", -1),
         "running": told.get("cosy_running", -1),
+        "waiting": told.get("cosy_waiting", -1),
     }
 
 
@@ -295,7 +300,7 @@ def soak(program: subprocess.Popen, url: str, folder: Path, options: argparse.Na
     flat = end["megabytes"] < 1.05 * first["megabytes"] and all(
         last[k] <= first[k] + 2 for k in ("threads", "open_files")
     )
-    good = not odd and code == 0 and last["running"] == 0 and flat
+    good = not odd and code == 0 and last["running"] == last["waiting"] == 0 and flat
     return {
         "good": good, "minutes": options.minutes, "clients": options.clients, "calls": sum(seen.values()), "seen": dict(seen),
         "odd": odd[:20], "first": first, "end": end, "settled": last, "first_sound_s": latency,

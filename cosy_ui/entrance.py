@@ -52,6 +52,15 @@ class Page(gr.Blocks):
                 self.files.note(owner, paths - self.everybodys())
         return answer
 
+    def forget(self, owner: str) -> None:
+        """A page is gone: its files, and what Gradio would hold of it for good (its state has a copy of every component's
+        settings, and messages that nobody fetched wait for ever)."""
+        if self.files:
+            self.files.drop(owner)
+        self.state_holder.session_data.pop(owner, None)
+        self.state_holder.time_last_used.pop(owner, None)
+        self._queue.pending_messages_per_session.pop(owner, None)
+
     def everybodys(self) -> set[str]:
         """Files that Gradio keeps for good: the example clips."""
         return {str(path) for block in self.blocks.values() for path in getattr(block, "keep_in_cache", ())}

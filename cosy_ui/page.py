@@ -66,7 +66,7 @@ def build_page(
     words = i18n()
     with Page(title="Clone a voice", analytics_enabled=False) as page:
         page.files = SessionFiles(Path(get_upload_folder()), handlers.clips.forget)
-        sessions.forgotten = page.files.drop
+        sessions.forgotten = page.forget
         head = gr.HTML(apply_default_css=False, elem_id="head")
         with gr.Tabs(selected="clone") as tabs:
             with gr.Tab(words("tab_clone"), id="clone", elem_id="tab-clone"):

@@ -478,6 +478,10 @@ def test_uploads_and_results_go_with_their_page_and_no_sooner(engine, clip, monk
         server.sessions._open["other"].used_at += GRACE_S
         server.sessions.sweep()
         assert not Path(result).exists() and Path(path).exists() and "mine" not in server.sessions._open
+        states, waiting = server.page.state_holder.session_data, server.page._queue.pending_messages_per_session
+        assert (
+            "mine" not in states and "mine" not in waiting and "other" in states
+        )  # nothing of it is left in Gradio either
         other.leave()
         assert left(server.sessions, "other")
         server.sessions._open["other"].left_at = -1e9
@@ -494,6 +498,14 @@ def test_a_thousand_empty_pages_drive_out_nobodys_takes(monkeypatch):
     for i in range(20):
         sessions.takes(f"flood{i}")
     assert sessions.find_take(take.id) is take and gone == [f"flood{i}" for i in range(16)]
+
+
+def test_calls_leave_no_growing_state_behind(public, visitor, monkeypatch):
+    held = len(public.page.state_holder.session_data)
+    monkeypatch.setattr(public.page.state_holder, "capacity", held)
+    for _ in range(3):
+        assert clone(visitor, ["", None, *REST])[0] == "error"
+    assert len(public.page.state_holder.session_data) == held and public.page.state_session_capacity <= 500
 
 
 def test_one_page_cannot_see_or_change_anothers_things(public, engine):
