@@ -112,7 +112,8 @@ class Speech:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What an engine is doing. steps: decode steps sent since it was loaded; captures_*: pieces of warming up."""
+    """What an engine is doing. steps: decode steps sent since it was loaded; captures_*: pieces of warming up. audio_per_s:
+    seconds of audio made in a second of work of late, None before anything was made."""
 
     running: int
     waiting: int
@@ -121,6 +122,7 @@ class Snapshot:
     steps: int
     captures_done: int
     captures_total: int
+    audio_per_s: float | None = None
 
 
 class Engine:
@@ -163,7 +165,13 @@ class Engine:
         """A few counters, cheap enough to be asked every second."""
         running, waiting = self.worker.load()
         return Snapshot(
-            running, waiting, self.worker.rows(), self.shelf.rows, self.worker.steps, *self.warm_up_progress()
+            running,
+            waiting,
+            self.worker.rows(),
+            self.shelf.rows,
+            self.worker.steps,
+            *self.warm_up_progress(),
+            self.worker.audio_per_s(),
         )
 
     # What callers use
@@ -346,6 +354,7 @@ class Engine:
             provider=self.voices.provider,
             segments=tuple(cost.segments),
             rows=cost.rows,
+            queue_s=cost.queue_s,
         )
 
 

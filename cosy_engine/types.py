@@ -104,6 +104,7 @@ class Report:
     provider: str
     segments: tuple[dict, ...] = field(default_factory=tuple)  # text, start_s, end_s, tokens
     rows: int = 0  # most rows that were decoded together, this request's own included; 0 where nothing was decoded
+    queue_s: float = 0.0  # until it first had a slot; not part of compute_s
 
     @property
     def rtf(self) -> float:

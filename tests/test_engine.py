@@ -385,4 +385,5 @@ def test_a_snapshot_counts_what_the_engine_does(engine):
     assert (before.running, before.waiting, before.rows) == (0, 0, 0) and before.rows_total >= 3
     tokens = engine.speak_all(request()).report.tokens
     after = engine.snapshot()
+    assert after.audio_per_s > 0
     assert after.steps - before.steps >= tokens > 0 and after.captures_done == after.captures_total

@@ -120,6 +120,7 @@ class Cost:
     segments: list[dict] = field(default_factory=list)
     samples: int = 0
     rows: int = 0  # most rows that were decoded together with this request's own
+    queue_s: float = 0.0  # until its first step
 
     def add(self, stage: str, seconds: float) -> None:
         self.stages_s[stage] = self.stages_s.get(stage, 0.0) + seconds
@@ -221,6 +222,7 @@ class Session:
     def steps(self) -> Steps:
         """The work itself; yields wherever another request may take its turn."""
         self.started.set()
+        self.cost.queue_s = self.clock() - self.asked_s
         self._prompt = self._flow_prompt()
         self._gain = level_gain(self.job.voice.mel.numpy())
         if self._gain != 1.0:

@@ -174,6 +174,10 @@ class Worker:
         with self._changed:
             return sum(pool.active for pool in {turn.pool for turn in self._running.values() if turn.pool is not None})
 
+    def audio_per_s(self) -> float | None:
+        """Seconds of audio made in a second of work of late; None before anything was made."""
+        return self._rate.per_s
+
     def close(self, timeout_s: float = 5.0) -> None:
         """Cancel everything and end the thread."""
         with self._changed:

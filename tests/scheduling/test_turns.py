@@ -101,6 +101,7 @@ def test_one_slot_goes_round_over_clients_not_requests(worker):
     assert worker.position(one) == 1 and [worker.position(r) for r in many.values()] == [2, 3, 4, 5]
     pool.gate.set()
     heard({"first": first} | many | {"one": one})
+    assert one.cost.queue_s >= first.cost.queue_s >= 0 and one.cost.queue_s < many["many 3"].cost.queue_s
     assert log[0] == ("one", 0) and [name for name, _ in log[1:]] == list(many)
 
 
