@@ -5,13 +5,15 @@
 The real Gradio app on a free port, with `users` threads that draw what they do next from a fixed seed, over HTTP as a browser
 or a program does: Generate in a page that listens to the end, presses Stop, loads its sound and hangs up, or is closed;
 /clone and /clone_batch, waited for or left; the OpenAI-style call, read to the end or left after the first bytes; and bad
-inputs, which must be refused. Every sixth of the requests a line says what is held once all is quiet. Flat means: from the
-second line on (the first warms caches up) no more tensors (5 allowed) and program threads, less than 50 MB more memory,
+inputs, which must be refused. Times in which things are kept for a page that comes back are made short. Every sixth of the requests a line says what is held once all is quiet. Flat means: from the
+second line on (the first warms caches up; what the C library keeps of freed memory is given back first) no more tensors (5 allowed) and program threads, less than 50 MB more memory,
 nothing running, waiting or in a row, every good request served and every bad one refused, and a job with a fixed seed gives
 at the end what it gave at the start. Exit status 1 when it is not flat. The last line is JSON.
 """
 
 import argparse
+import ctypes
+import gc
 import json
 import os
 import sys
@@ -30,6 +32,7 @@ import soundfile
 
 from bench.soak import FLAT_MB, WORDS, clip, held
 from cosy_engine import Request, load
+from cosy_ui.sessions import GRACE_S
 
 TEXTS = (
     "Hi.",
@@ -38,6 +41,7 @@ TEXTS = (
     "One sentence is here. And here is another one, a bit longer. " * 3,
 )
 SOUND_KEPT_S = 2.0  # of a finished job; the page's two minutes would only blur the lines
+PAGES_KEPT = 20  # what Gradio remembers of closed pages; the page's own limit would be reached after an hour
 ACTIONS = {  # what a user does -> how often
     "page_listens": 5, "page_stops": 4, "page_sound_hangs_up": 3, "page_closes": 4,
     "clone": 4, "clone_leaves": 3, "batch": 3, "speech": 3, "speech_leaves": 4, "bad": 5,
@@ -55,16 +59,22 @@ class App:
 
         voice = engine.voice(clip(3.0, 150.0), WORDS)
         self.engine, self.jobs = engine, JobTable(keep_s=SOUND_KEPT_S)
-        self.sessions = Sessions({"Narrator": SavedVoice("Narrator", "Narrator", voice, shared=True)})
+        self.later_s = 0.0
+        shared = {"Narrator": SavedVoice("Narrator", "Narrator", voice, shared=True)}
+        self.sessions = Sessions(shared, clock=lambda: time.monotonic() + self.later_s)
         self.page = build_page(engine, self.jobs, self.sessions)
-        app, self.url, _ = self.page.launch(
-            server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **launch_options(engine, self.jobs.guests)
-        )
+        options = launch_options(engine, self.jobs.guests) | {"state_session_capacity": PAGES_KEPT}
+        app, self.url, _ = self.page.launch(server_name="127.0.0.1", prevent_thread_lock=True, quiet=True, **options)
         add_routes(app, engine, self.jobs, self.sessions)
         events = {
             fn.fn.__name__: i for i, fn in self.page.fns.items() if fn.fn is not None and hasattr(fn.fn, "__name__")
         }
         self.generate, self.stop = events["generate"], events["stop"]
+
+    def much_later(self) -> None:
+        """The time is over in which a page that was closed finds its takes again."""
+        self.later_s += 10 * GRACE_S
+        self.sessions.takes("nobody")
 
     def quiet(self, seconds: float = 60.0) -> bool:
         """Whether everything ends by itself within so many seconds."""
@@ -238,6 +248,13 @@ def crowd(users: list[User], count: int) -> None:
         thread.join()
 
 
+def give_back() -> None:
+    """Make the C library return freed memory: its pools of 50 threads would look like a leak. glibc only."""
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        gc.collect()
+        libc.malloc_trim(0)
+
+
 def own_threads() -> int:
     """The program's threads; those of the web server come and go with its load."""
     return sum(thread.name.startswith("cosy-") for thread in threading.enumerate())
@@ -266,7 +283,9 @@ def main() -> int:
             crowd(users, options.requests // 6)
             quiet = app.quiet() and quiet
             time.sleep(2 * SOUND_KEPT_S)  # the web server puts closed connections away
+            app.much_later()
             kept = len(app.jobs)
+            give_back()
             lines.append((held(), own_threads()))
             print(
                 f"{(part + 1) * (options.requests // 6):5d} requests: {lines[-1][0]}, own threads {lines[-1][1]}, {kept} jobs kept",
