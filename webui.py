@@ -27,6 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     if any(os.environ.get(name) for name in PROXIES):  # the page checks its own address, which no proxy can reach
         for name in ("no_proxy", "NO_PROXY"):
             os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
+    _many_connections()
     stop = _Stop()
     try:
         with private_folder():  # before Gradio is imported, which reads the place once
@@ -161,6 +162,17 @@ def _wind_up(engine: Any, jobs: Any, page: Any, stop: _Stop, drain_s: float) -> 
     page.close(verbose=False)
     for tunnel in CURRENT_TUNNELS:
         tunnel.kill()
+
+
+def _many_connections() -> None:
+    """Let the program hold as many connections as the system allows: idle ones of strangers must not use up the usual 1024."""
+    if os.name == "posix":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = 65_536 if hard == resource.RLIM_INFINITY else min(hard, 65_536)
+        if soft != resource.RLIM_INFINITY and soft < most:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _arguments(argv: list[str] | None) -> argparse.Namespace:

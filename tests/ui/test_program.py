@@ -25,13 +25,13 @@ SECRET = "zanzibar"  # in every text and name that is sent; nowhere in what is w
 
 
 @contextlib.contextmanager
-def running(folder: Path, *flags: str):
+def running(folder: Path, *flags: str, before: tuple[str, ...] = ()):
     """(program, http, everything that it has written so far); killed at the end if it still runs."""
     port = free_port()
     (folder / "temporary").mkdir(exist_ok=True)
     with open(folder / "written", "w") as file:
         program = subprocess.Popen(
-            [sys.executable, "webui.py", "--port", str(port), "--device", "cpu", *flags], stdout=file, stderr=subprocess.STDOUT,
+            [*before, sys.executable, "webui.py", "--port", str(port), "--device", "cpu", *flags], stdout=file, stderr=subprocess.STDOUT,
             env=os.environ | {"TMPDIR": str(folder / "temporary")},
         )  # fmt: skip
 
@@ -241,3 +241,24 @@ def test_a_full_disk_is_said_and_the_page_goes_on(tmp_path, clip, miniature_fold
     finally:
         program.kill()
         program.wait()
+
+
+def test_idle_connections_of_a_stranger_stop_nobody(tmp_path, miniature_folder):
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096:
+        pytest.skip(f"this machine gives a program only {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, hard))
+    limited = ("bash", "-c", 'ulimit -Sn 256; exec "$@"', "-")
+    try:
+        with running(tmp_path, "--public", "--model", str(miniature_folder), before=limited) as (_, http, _written):
+            address = (http.base_url.host, http.base_url.port)
+            idle = [socket.create_connection(address) for _ in range(1000)]
+            for one in idle[:500]:
+                one.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n")  # and never the end
+            assert http.get("healthz").status_code == 200 and http.get("config").status_code == 200
+            for one in idle:
+                one.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
