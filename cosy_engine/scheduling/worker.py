@@ -121,8 +121,8 @@ class Worker:
 
     @property
     def _margin_s(self) -> float:
-        """A listener with less than this left is served first: two pieces may come before."""
-        return 2 * self._piece_s
+        """A listener with less than this left is served first: all others may run dry with it, and each takes a piece."""
+        return (1 + len(self._running)) * self._piece_s
 
     def add_chores(self, chores: Iterable[Callable[[], None]]) -> None:
         """Work for the device's own thread that may wait: one piece between two turns. A piece that fails is logged."""
