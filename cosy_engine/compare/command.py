@@ -152,7 +152,7 @@ def machine_facts(subject: Any) -> tuple[dict[str, Any], dict[tuple[str, str], f
     from cosy_engine.health.doctor import predictions
     from cosy_engine.health.facts import Facts
     from cosy_engine.health.gather import cpu_name
-    from cosy_engine.health.measure import product_bandwidth
+    from cosy_engine.health.measure import product_bandwidth, single_core
 
     facts = machine(subject.device) | {"cpu": cpu_name()}
     if subject.spec.llm.layers != LAYERS:
@@ -160,7 +160,7 @@ def machine_facts(subject: Any) -> tuple[dict[str, Any], dict[tuple[str, str], f
     on_gpu = subject.device.type == "cuda"
     products = {} if on_gpu else {name: product_bandwidth(subject.device, DTYPES[name]) for name in ("fp32", "bf16")}
     known = Facts(gpu=facts["device"] if on_gpu else None, launch_us=facts["launch_us"],
-                  copy_bytes_s=1e12 * facts["copy_tb_s"], product_bytes_s=products)  # fmt: skip
+                  copy_bytes_s=1e12 * facts["copy_tb_s"], single_core=single_core(), product_bytes_s=products)  # fmt: skip
     return facts, predictions(known)
 
 

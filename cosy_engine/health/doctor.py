@@ -270,7 +270,7 @@ def predictions(f: Facts) -> dict[tuple[str, str], float]:
     """(tier, precision) -> predicted ms per token, where launch time and bandwidth are known."""
     if f.launch_us is None or f.copy_bytes_s is None:
         return {}
-    speed = MachineSpeed(f.launch_us, f.copy_bytes_s, f.product_bytes_s)
+    speed = MachineSpeed(f.launch_us, f.copy_bytes_s, f.single_core, f.product_bytes_s)
     tiers, precisions = (
         (("eager", "graph", "fused"), ("fp32", "fp16", "bf16")) if f.gpu else (("eager",), ("fp32", "bf16"))
     )
