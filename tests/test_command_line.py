@@ -44,9 +44,9 @@ def test_clone_writes_a_wav_and_ends_with_one_json_line(capsys, clip, tmp_path):
     assert report["seed"] == 3 and report["out"] == str(out)
 
 
-def test_the_inputs_choose_the_mode(capsys, clip, tmp_path):
+def test_the_inputs_choose_the_mode(capsys, clip, tmp_path, miniature_folder):
     out = tmp_path / "out.wav"
-    common = ("clone", "--reference", clip, "--out", out, "--device", "cpu", "--seed", "1")
+    common = ("clone", "--model", miniature_folder, "--reference", clip, "--out", out, "--device", "cpu", "--seed", "1")
     for extra, mode in (
         (("--text", TEXT), "cross_lingual"),
         (("--text", TEXT, "--instruction", "speak softly"), "instruct"),

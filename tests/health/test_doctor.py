@@ -164,6 +164,8 @@ def test_a_driver_that_answers_is_asked_for_everything(monkeypatch):
             return answer
 
     monkeypatch.setitem(sys.modules, "pynvml", Library())
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):  # run.sh sets it
+        monkeypatch.delenv(name, raising=False)
     facts = gather.gather(torch.device("cpu"), None)
     assert (facts.gpu, facts.driver, facts.driver_model, facts.gpu_busy) == ("Old Card", "470.1", "Linux", 0.4)
     assert (facts.power_limit_w, facts.power_most_w, facts.clock_mhz, facts.clock_most_mhz) == (150, 220, 900, None)

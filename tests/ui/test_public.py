@@ -365,7 +365,8 @@ def test_work_at_once_is_counted_until_the_stream_ends(engine, clip):
         http = httpx.Client(base_url=server.url, timeout=60, trust_env=False)
         body = {"input": (LONG * 20)[:4900], "voice": "Narrator", "consent": True, "response_format": "pcm"}
         with http.stream("POST", "v1/audio/speech", json=body) as running:
-            assert next(running.iter_bytes())
+            chunks = running.iter_bytes()  # kept: an iterator that is thrown away closes its connection
+            assert next(chunks)
             second = speech(http)
             assert second.status_code == 503 and "1 of your requests" in second.json()["error"]["message"]
         until = time.monotonic() + 10
