@@ -40,7 +40,9 @@ def private_folder() -> Iterator[Path]:
     before = tempfile.tempdir
     try:
         _lock(mark)
-        tempfile.tempdir = os.environ["GRADIO_TEMP_DIR"] = str(folder)
+        tempfile.tempdir = str(folder)
+        # A place of its own: what lies in there already Gradio serves as it is, and copies what comes from elsewhere.
+        os.environ["GRADIO_TEMP_DIR"] = str(folder / "gradio")
         yield folder
     finally:
         tempfile.tempdir = before

@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+import soundfile
+from gradio_client import Client, handle_file
 
 from cosy_engine.audio.voice import save_voice
 from tests.test_engine import WORDS
@@ -89,7 +91,7 @@ def test_nothing_of_sound_text_or_names_is_logged(tmp_path, voices, clip, miniat
             and http.post("v1/audio/speech", content=SECRET).status_code == 400
         )
         folder = next((tmp_path / "temporary").glob("cosy-studio-*"))
-        assert {p.parent.parent.name for p in folder.rglob("*.wav")} == {folder.name}
+        assert {p.parent.parent for p in folder.rglob("*.wav")} == {folder / "gradio"}
         assert list((tmp_path / "temporary").iterdir()) == [folder]  # nothing lies beside our own folder
         program.send_signal(signal.SIGINT)
         assert program.wait(20) == 0
@@ -103,6 +105,15 @@ def test_nothing_of_sound_text_or_names_is_logged(tmp_path, voices, clip, miniat
     else:
         assert after == []
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_what_the_program_made_can_be_fetched(tmp_path, clip, miniature_folder):
+    """Gradio copies a result into its folder, or it would be gone when the player or the caller asks for it."""
+    with running(tmp_path, "--model", str(miniature_folder)) as (_, http, _):
+        client = Client(str(http.base_url), verbose=False, download_files=tmp_path)
+        audio, report = client.predict("Hello.", handle_file(str(clip)), WORDS, seed=5, api_name="/clone")
+        samples, rate_hz = soundfile.read(audio)
+        assert len(samples) == round(report["audio_s"] * rate_hz)
 
 
 def streaming(http, got: list):
