@@ -1,11 +1,13 @@
 """Comparing variants on the miniature: turns, figures, sameness, refusals, files. Speed itself is never asserted."""
 
+import base64
 import csv
 import io
 import json
 import struct
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,6 +23,7 @@ from cosy_engine.compare import Comparison, EngineSubject, RandomSubject, Varian
 from cosy_engine.compare.likeness import forced_log_probs, likeness, log_mel
 from cosy_engine.compare.outcome import STAGES, Outcome
 from cosy_engine.compare.picture import difference, render, unpacked
+from cosy_engine.compare.reading import check, read
 from cosy_engine.errors import Busy, Cancelled, InputMissing, ModeUnavailable, NotFinite, SettingInvalid
 from tests.test_engine import TEXT, WORDS, speechlike
 from tools.miniature.make import small_spec
@@ -230,3 +233,95 @@ def test_the_command_writes_its_files_and_draws_them_again(capsys, tmp_path):
                   ["compare", "--random", "v3", "--json", str(tmp_path / "no" / "a.json")]):  # fmt: skip
         assert main([*wrong, "--device", "cpu"]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def broken(data, *path, value=None, drop=False):
+    """A copy with one part replaced or dropped."""
+    whole = json.loads(json.dumps(data))
+    at = whole
+    for key in path[:-1]:
+        at = at[key]
+    if drop:
+        del at[path[-1]]
+    else:
+        at[path[-1]] = value
+    return json.dumps(whole)
+
+
+def test_a_file_that_is_no_comparison_is_refused_and_nothing_is_written(compared, capsys, tmp_path):
+    data = compared[2]
+    row = ("variants", 0)
+    few = base64.b64encode(b"few").decode()
+    cases = {
+        "": "not a comparison", "{": "not a comparison", "5": "its format", "[null]": "its format", '{"a":1}': "its format",
+        '{"variants":5}': "its format", '{"variants":[{}]}': "its format", "[" * 100_000: "nested too deep",
+        broken(data, "format", value="cosy-compare-2"): "its format",
+        broken(data, "variants", value=5): "variants has",
+        broken(data, "variants", value=[{}]): "variants[0].id is missing",
+        broken(data, "variants", value=[None]): "variants[0] is no object",
+        broken(data, "variants", value=[]): "variants has",
+        broken(data, "variants", value=[data["variants"][0]] * 65): "variants has",
+        broken(data, "variants", value=[{}] * 40_000): "variants has",
+        broken(data, "variants", value=[data["variants"][0]] * 2): "one id",
+        broken(data, "machine", value=[1]): "machine has",
+        broken(data, "what", value="x" * 100_000): "what has",
+        broken(data, "baseline", drop=True): "baseline is missing",
+        broken(data, "baseline", value="another"): "baseline is none",
+        broken(data, *row, "stages_ms", drop=True): "stages_ms is missing",
+        broken(data, *row, "stages_ms", "decode", value="5"): "stages_ms.decode has",
+        broken(data, *row, "stages_ms", "decode", value=float("inf")): "Infinity",
+        broken(data, *row, "rtf", value=[1]): "rtf has",
+        broken(data, *row, "tokens", value=10**400): "tokens has",
+        broken(data, *row, "memory_gb", value=True): "memory_gb has",
+        broken(data, *row, "likeness", value=[]): "likeness has",
+        broken(data, *row, "sketch", "mel", value="*"): "sketch.mel has",
+        broken(data, *row, "sketch", "mel", value=few): "sketch.mel has",
+        broken(data, *row, "sketch", "bins", value=10**9): "sketch.bins has",
+        broken(data, *row, "error", value=7): "error has",
+        " " * 4_000_001: "larger than 4 MB",
+    }  # fmt: skip
+    source = tmp_path / "given.json"
+    for text, why in cases.items():
+        source.write_text(text)
+        for kind in ("json", "csv", "png"):
+            out = tmp_path / f"out.{kind}"
+            assert main(["compare", "--from", str(source), f"--{kind}", str(out)]) == 2, text[:80]
+            said = capsys.readouterr()
+            assert "given.json is not a comparison made by this program: " in said.err and why in said.err, text[:80]
+            assert not said.out and not out.exists()
+    source.write_bytes(b"\xff\xfe")
+    assert main(["compare", "--from", str(source)]) == 2 and "not a comparison made" in capsys.readouterr().err
+    assert main(["compare", "--from", str(tmp_path)]) == 2 and "cannot be read" in capsys.readouterr().err
+
+
+def test_a_fault_that_only_drawing_finds_is_told_the_same_way(compared, capsys, tmp_path, monkeypatch):
+    source, out = tmp_path / "given.json", tmp_path / "out.csv"
+    source.write_text(json.dumps(compared[2]))
+    monkeypatch.setattr("cosy_engine.compare.picture.render", lambda data: {}["absent"])
+    assert main(["compare", "--from", str(source), "--csv", str(out), "--png", str(tmp_path / "out.png")]) == 2
+    assert "not a comparison made by this program" in capsys.readouterr().err and not out.exists()
+
+
+def test_a_comparison_without_any_time_is_drawn(compared):
+    still = json.loads(json.dumps(compared[2]))
+    for row in still["variants"]:
+        row["stages_ms"] = dict.fromkeys(STAGES, 0)
+    check(still)
+    assert render(still)
+
+
+def test_one_that_failed_is_a_comparison(compared, tmp_path):
+    failed = {
+        "id": "graph-fp32-whole",
+        "tier": "graph",
+        "precision": "fp32",
+        "stream": False,
+        "runs": 0,
+        "error": "lost",
+    }
+    data = compared[2] | {"variants": [*compared[2]["variants"], failed]}
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps(data))
+    assert read(path) == json.loads(json.dumps(data))
+    assert main(["compare", "--from", str(path)]) == 1
+    check(json.loads(Path("bench/results/h200-compare-v3.json").read_text()))

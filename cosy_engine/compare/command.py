@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -41,41 +43,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    """A line for each variant on standard error; the figures as one JSON line last on standard output.
+    """Progress and a line for each variant on standard error; the figures as one JSON line last on standard output.
 
     Status 0 when all variants have figures, 1 when one has none, 2 when something given cannot be used.
     """
-    from cosy_engine.compare import record
-
     for path in filter(None, (arguments.json, arguments.csv, arguments.png)):
         if not path.parent.is_dir():
             raise SettingInvalid(f"the folder {path.parent} does not exist: create it, or name another file")
-    data = _read(arguments.data) if arguments.data else _measured(arguments)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    if arguments.csv:
-        arguments.csv.write_text(record.as_csv(data), encoding="utf-8")
-    if arguments.png:
-        try:
-            from cosy_engine.compare.picture import render
+    if arguments.png and not find_spec("PIL"):
+        raise SettingInvalid(
+            "the picture needs Pillow: pip install pillow; or write --json now and draw it elsewhere with --from"
+        )
+    if arguments.data:
+        from cosy_engine.compare.reading import explained, read
 
-            arguments.png.write_bytes(render(data))
-        except ImportError as error:
-            raise SettingInvalid(
-                f"the picture needs Pillow ({error}): pip install pillow, then --from the JSON; or write --json now and draw it elsewhere"
-            ) from error
+        data = read(arguments.data)
+        with explained(arguments.data):
+            files = list(_files(arguments, data))  # all before the first is written
+    else:
+        data = _measured(arguments)
+        files = _files(arguments, data)  # each is written before the next is made: the JSON holds what was measured
+    for path, held in files:
+        path.write_bytes(held)
     print(json.dumps(data))
     return int(any(row["error"] for row in data["variants"]))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingInvalid(f"{path} cannot be read as JSON ({error}): give the file that --json wrote") from error
-    if not isinstance(data, dict) or "variants" not in data:
-        raise SettingInvalid(f"{path} is no comparison: give the file that --json wrote")
-    return data
+def _files(arguments: argparse.Namespace, data: dict[str, Any]) -> Iterator[tuple[Path, bytes]]:
+    """(where, what) of each file that is asked for."""
+    from cosy_engine.compare import record
+
+    if arguments.json:
+        yield arguments.json, (json.dumps(data, indent=1) + "\n").encode()
+    if arguments.csv:
+        yield arguments.csv, record.as_csv(data).encode()
+    if arguments.png:
+        from cosy_engine.compare.picture import render
+
+        yield arguments.png, render(data)
 
 
 def _measured(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def render(data: dict[str, Any]) -> bytes:
     for x, words in COLUMNS:
         pen.text(x, TOP - 26, words, 12, DIM)
     base = next(row for row in rows if row["id"] == data["baseline"])
-    longest = max((sum(row["stages_ms"].values()) for row in rows if row["runs"]), default=1.0)
+    longest = max((sum(row["stages_ms"].values()) for row in rows if row["runs"]), default=0.0) or 1.0
     for number, row in enumerate(rows):
         _row(pen, TOP + ROW * number, row, base, longest)
     _foot(pen, TOP + ROW * len(rows), data)
