@@ -325,3 +325,14 @@ def test_one_that_failed_is_a_comparison(compared, tmp_path):
     assert read(path) == json.loads(json.dumps(data))
     assert main(["compare", "--from", str(path)]) == 1
     check(json.loads(Path("bench/results/h200-compare-v3.json").read_text()))
+
+
+def test_no_cell_of_the_csv_is_a_formula(compared):
+    data = json.loads(json.dumps(compared[2]))
+    texts = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "plain = text", ""]
+    data["variants"] = [data["variants"][0] | {"id": text, "error": text} for text in texts]
+    data["variants"] += [row | {"runs": 0} for row in data["variants"]]
+    rows = list(csv.DictReader(io.StringIO(as_csv(data), newline="")))
+    wanted = [f"'{text}" for text in texts[:5]] + texts[5:]
+    assert [row["variant"] for row in rows] == [row["error"] for row in rows] == wanted * 2
+    assert all(float(row["rtf"]) > 0 for row in rows[:7])

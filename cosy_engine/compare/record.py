@@ -109,12 +109,17 @@ def as_csv(data: dict[str, Any]) -> str:
     )  # fmt: skip
     for row in data["variants"]:
         if not row["runs"]:
-            table.writerow([row["id"], 0, *[""] * 17, row["error"]])
+            table.writerow([_cell(row["id"]), 0, *[""] * 17, _cell(row["error"])])
             continue
         like = row["likeness"] or {}
         table.writerow(
-            [row["id"], row["runs"], *row["first_audio_ms"], *row["rtf"], *(row["ms_per_token"] or ("", "")), row["floor_ratio"],
+            [_cell(row["id"]), row["runs"], *row["first_audio_ms"], *row["rtf"], *(row["ms_per_token"] or ("", "")), row["floor_ratio"],
              *(row["stages_ms"][stage] for stage in stages), row["memory_gb"], row["tokens"], like.get("tokens_equal"),
-             like.get("log_prob"), like.get("mel_db"), row["error"]]
+             like.get("log_prob"), like.get("mel_db"), _cell(row["error"])]
         )  # fmt: skip
     return held.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Text that a spreadsheet would run as a formula gets an apostrophe before it."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text
