@@ -109,7 +109,7 @@ def as_csv(data: dict[str, Any]) -> str:
     )  # fmt: skip
     for row in data["variants"]:
         if not row["runs"]:
-            table.writerow([_cell(row["id"]), 0, *[""] * 17, _cell(row["error"])])
+            table.writerow([_cell(row["id"]), 0, *[""] * 18, _cell(row["error"])])
             continue
         like = row["likeness"] or {}
         table.writerow(
