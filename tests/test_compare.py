@@ -2,6 +2,7 @@
 
 import base64
 import csv
+import errno
 import io
 import json
 import struct
@@ -226,7 +227,9 @@ def test_the_command_writes_its_files_and_draws_them_again(capsys, tmp_path):
                    "--variants", "eager-fp32,eager-fp32-stream", *(f"--{f.suffix[1:]}={f}" for f in files)])  # fmt: skip
     out, err = capsys.readouterr()
     assert status == 0 and "first audio" in err and all(f.stat().st_size for f in files)
-    assert json.loads(out.splitlines()[-1]) == json.loads(files[0].read_text())
+    whole = json.loads(files[0].read_text())
+    assert all(len(row.pop("sketch")["mel"]) == 6400 for row in whole["variants"])
+    assert json.loads(out) == whole and len(out) < 4000
     assert main(["compare", "--from", str(files[0]), "--png", str(tmp_path / "again.png")]) == 0
     assert (tmp_path / "again.png").read_bytes() == files[2].read_bytes()
     for wrong in (["compare"], ["compare", "--from", str(clip)], ["compare", "--random", "v3", "--tokens", "0"],
@@ -336,3 +339,47 @@ def test_no_cell_of_the_csv_is_a_formula(compared):
     wanted = [f"'{text}" for text in texts[:5]] + texts[5:]
     assert [row["variant"] for row in rows] == [row["error"] for row in rows] == wanted * 2
     assert all(float(row["rtf"]) > 0 for row in rows[:7])
+
+
+def test_where_it_shall_write_is_tried_before_anything_is_measured(compared, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("cosy_engine.compare.command._measured", lambda arguments: pytest.fail("it measured"))
+    held = tmp_path / "held.json"
+    held.write_text("kept")
+    link = tmp_path / "link.png"
+    link.symlink_to(tmp_path / "nothing.png")
+    locked = "/proc/no.csv"  # no one can create a file there, nor can root
+    for wrong, why in (
+        (["--json", ""], "--json is empty"),
+        (["--csv", str(tmp_path)], "names the folder"),
+        (["--png", str(tmp_path / "no" / "a.png")], "does not exist"),
+        (["--csv", locked], "cannot be written"),
+        (["--png", str(tmp_path / ("a" * 300))], "cannot be written"),
+        (["--json", "/dev/null"], "no ordinary file"),
+        (["--json", str(tmp_path / "a"), "--csv", str(tmp_path / "." / "a")], "both name"),
+        (["--from", str(held), "--png", str(held)], "both name"),
+        (["--json", str(held), "--png", str(link), "--csv", locked], "cannot be written"),
+    ):
+        given = [] if "--from" in wrong else ["--random", "v3"]
+        assert main(["compare", *given, *wrong]) == 2
+        said = capsys.readouterr()
+        assert why in said.err and not said.out
+        assert len(list(tmp_path.iterdir())) == 2 and held.read_text() == "kept" and link.is_symlink()
+
+
+def test_a_write_that_fails_loses_neither_the_figures_nor_the_other_files(compared, capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("cosy_engine.compare.command._measured", lambda arguments: compared[2])
+    write = Path.write_bytes
+
+    def full(path, held):
+        if path.suffix == ".json":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(path, held)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    out = tmp_path / "out.csv"
+    assert main(["compare", "--random", "v3", "--json", str(tmp_path / "out.json"), "--csv", str(out)]) == 2
+    said = capsys.readouterr()
+    assert "No space left on device" in said.err and out.read_text() == as_csv(compared[2])
+    figures = json.loads(said.out)["variants"]
+    assert [row["rtf"] for row in figures] == [row["rtf"] for row in compared[2]["variants"]]
+    assert not any("sketch" in row for row in figures)

@@ -43,17 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def compare(arguments: argparse.Namespace) -> int:
-    """Progress and a line for each variant on standard error; the figures as one JSON line last on standard output.
+    """Progress and a line for each variant on standard error; the figures as one JSON line last on standard output, the
+    mels of the picture only in --json.
 
     Status 0 when all variants have figures, 1 when one has none, 2 when something given cannot be used.
     """
-    for path in filter(None, (arguments.json, arguments.csv, arguments.png)):
-        if not path.parent.is_dir():
-            raise SettingInvalid(f"the folder {path.parent} does not exist: create it, or name another file")
-    if arguments.png and not find_spec("PIL"):
-        raise SettingInvalid(
-            "the picture needs Pillow: pip install pillow; or write --json now and draw it elsewhere with --from"
-        )
+    _try_outputs(arguments)
     if arguments.data:
         from cosy_engine.compare.reading import explained, read
 
@@ -63,10 +58,57 @@ def compare(arguments: argparse.Namespace) -> int:
     else:
         data = _measured(arguments)
         files = _files(arguments, data)  # each is written before the next is made: the JSON holds what was measured
+    failed = []
+    print(json.dumps(_figures(data)), flush=True)  # before writing: a full disk must not lose a long measurement
     for path, held in files:
-        path.write_bytes(held)
-    print(json.dumps(data))
+        try:
+            path.write_bytes(held)
+        except OSError as error:
+            failed.append(f"{path} cannot be written ({error.strerror})")
+    if failed:
+        raise SettingInvalid("; ".join(failed) + ": the figures are printed above; make room or choose another place")
     return int(any(row["error"] for row in data["variants"]))
+
+
+def _figures(data: dict[str, Any]) -> dict[str, Any]:
+    """The data without the mels of its picture, short enough for a terminal."""
+    rows = [{name: value for name, value in row.items() if name != "sketch"} for row in data["variants"]]
+    return data | {"variants": rows}
+
+
+def _try_outputs(arguments: argparse.Namespace) -> None:
+    """Whether all files can be written, before anything is measured. Existing ones stay as they are.
+
+    Raises: SettingInvalid: a folder, no ordinary file, no right to write, one name for two files, or Pillow is missing.
+    """
+    seen = {arguments.data.resolve(): "--from"} if arguments.data else {}
+    for kind in ("json", "csv", "png"):
+        given = getattr(arguments, kind)
+        if given is None:
+            continue
+        flag, path = f"--{kind}", given.resolve()  # resolved: a link to nothing would be removed below
+        if path in seen:
+            raise SettingInvalid(f"{flag} and {seen[path]} both name {given}: give each its own file")
+        seen[path] = flag
+        try:
+            there = path.exists()
+            if path.is_dir():
+                raise SettingInvalid(f"{flag} is empty or names the folder {given}: name a file")
+            if there and not path.is_file():
+                raise SettingInvalid(f"{flag}: {given} is no ordinary file: name another")
+            if not path.parent.is_dir():
+                raise SettingInvalid(
+                    f"{flag}: the folder {given.parent} does not exist: create it, or name another file"
+                )
+            path.open("ab").close()
+            if not there:
+                path.unlink()
+        except OSError as error:
+            raise SettingInvalid(f"{flag}: {given} cannot be written ({error.strerror}): name another file") from error
+    if arguments.png and not find_spec("PIL"):
+        raise SettingInvalid(
+            "the picture needs Pillow: pip install pillow; or write --json now and draw it elsewhere with --from"
+        )
 
 
 def _files(arguments: argparse.Namespace, data: dict[str, Any]) -> Iterator[tuple[Path, bytes]]:
