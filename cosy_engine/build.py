@@ -37,7 +37,14 @@ from cosy_engine.llm.bistream import Bistream
 from cosy_engine.llm.pool import DecodePool, RowPlan
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import Release, find_release
-from cosy_engine.model_files.weights import load_llm, load_strict, misfit, read_checkpoint, without_training_prefix
+from cosy_engine.model_files.weights import (
+    check_finite,
+    load_llm,
+    load_strict,
+    misfit,
+    read_checkpoint,
+    without_training_prefix,
+)
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig, slots_for
 from cosy_engine.settings.model_spec import FlowSpec, LlmSpec
 from cosy_engine.stages import Stages
@@ -326,6 +333,7 @@ def load_models(release: Release, device: torch.device) -> Models:
         vocoder.load_published(state)
     except (RuntimeError, KeyError) as error:
         raise ModelFilesError(misfit(release.hift.name, str(error))) from error
+    check_finite(vocoder.state_dict(), release.hift.name)  # folded: a weight norm of zero length shows only here
     return Models.ready(lm, flow, vocoder, device)
 
 

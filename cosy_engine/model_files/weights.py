@@ -14,12 +14,14 @@ from cosy_engine.errors import FETCH, ModelFilesError
 BODY = "llm.model.model."
 TEXT_HEAD = "llm.model.lm_head.weight"  # tied to the text embedding; its logits are never used
 ROWS = "::rows"  # int8 matrices carry one factor per row beside them, under their own name and this
+FACTOR_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
     """State dict of a .pt file on the CPU, memory-mapped where the format allows; bookkeeping entries dropped.
 
-    Raises: ModelFilesError: missing, empty, a Git-LFS pointer, truncated, or holding anything but plain data.
+    Raises: ModelFilesError: missing, empty, a Git-LFS pointer, truncated, holding anything but plain data, or a tensor
+        with more elements than the file holds.
     """
     check_file(path)
     try:
@@ -40,6 +42,11 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     for name, value in state.items():
         if not isinstance(name, str) or value.layout != torch.strided or value.is_meta:
             raise ModelFilesError(misfit(path.name, f"{name!r} is no dense tensor with a name"))
+        claimed, held = value.numel() * value.element_size(), value.untyped_storage().nbytes()
+        if claimed > held:  # an expanded view: a tiny file that would take terabytes once it is computed with
+            raise ModelFilesError(
+                misfit(path.name, f"{name} claims {claimed:,} bytes and the file holds {held:,} of it")
+            )
     return widened(state, path.name)
 
 
@@ -61,13 +68,15 @@ def in_int8_rows(state: dict[str, Tensor]) -> dict[str, Tensor]:
 def widened(state: dict[str, Tensor], file: str) -> dict[str, Tensor]:
     """Undo `in_int8_rows`; files without such rows, the published ones among them, come back as they are.
 
-    Raises: ModelFilesError: factors without their matrix, or of another number of rows.
+    Raises: ModelFilesError: factors without their matrix, of another number of rows, or no positive numbers.
     """
     out = {name: value for name, value in state.items() if not name.endswith(ROWS)}
     for name in (name.removesuffix(ROWS) for name in state if name.endswith(ROWS)):
         factor, value = state[name + ROWS], out.get(name)
         if value is None or value.dtype != torch.int8 or factor.shape != value.shape[:1]:
             raise ModelFilesError(misfit(file, f"{name} has row factors that do not belong to it"))
+        if factor.dtype not in FACTOR_TYPES or not (factor.isfinite() & (factor > 0)).all():
+            raise ModelFilesError(misfit(file, f"{name} has row factors that are not all positive floating numbers"))
         out[name] = value.float() * _beside(factor.float(), value)
     return out
 
@@ -129,7 +138,10 @@ def without_training_prefix(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_strict(module: nn.Module, state: dict[str, Tensor], file: str) -> None:
-    """All names and shapes must agree; any floating precision is widened to fp32."""
+    """All names and shapes must agree; any floating precision is widened to fp32.
+
+    Raises: ModelFilesError: names the first differences, or the first tensor with NaN or infinity in it.
+    """
     expected = {name: tuple(value.shape) for name, value in module.state_dict().items()}
     found = {name: tuple(value.shape) for name, value in state.items()}
     problems = [f"missing {name}" for name in expected if name not in found]
@@ -145,7 +157,21 @@ def load_strict(module: nn.Module, state: dict[str, Tensor], file: str) -> None:
     if wrong := next((name for name, value in state.items() if not value.is_floating_point()), None):
         raise ModelFilesError(misfit(file, f"{wrong} holds {state[wrong].dtype}, not floating numbers"))
     wide = {name: value.float() for name, value in state.items()}
+    check_finite(wide, file)
     module.load_state_dict(wide, strict=True, assign=True)
+
+
+def check_finite(state: dict[str, Tensor], file: str) -> None:
+    """Weights without NaN and infinity; a single one of them would silence every sentence, long after loading.
+
+    Raises: ModelFilesError: names the first tensor that has one.
+    """
+    for name, value in state.items():
+        # One pass without a mask; the exact look is for a sum that only overflowed.
+        if not value.sum().isfinite() and not value.isfinite().all():
+            raise ModelFilesError(
+                f"{file} is damaged: {name} holds NaN or infinity. Delete it and download the release again."
+            )
 
 
 def misfit(file: str, what: str) -> str:

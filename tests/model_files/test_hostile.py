@@ -9,7 +9,7 @@ import torch
 from cosy_engine.errors import CosyError, ModelFilesError, SettingInvalid
 from cosy_engine.model_files.fetch import fetch
 from cosy_engine.model_files.layout import find_release
-from cosy_engine.model_files.weights import read_checkpoint
+from cosy_engine.model_files.weights import check_finite, read_checkpoint
 from cosy_engine.model_files.yaml_data import read_yaml
 from cosy_engine.settings.engine_config import EngineConfig
 
@@ -75,6 +75,50 @@ def test_a_checkpoint_that_is_no_state_dict_is_refused(tmp_path, state):
     torch.save(state, path)
     with pytest.raises(ModelFilesError, match=r"llm\.pt"):
         read_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "factor",
+    [torch.tensor([1.0, bad]) for bad in (0.0, -1.0, torch.nan, torch.inf, -torch.inf)]
+    + [torch.ones(2, dtype=kind) for kind in (torch.int8, torch.bool, torch.complex64, torch.float64)],
+)
+def test_row_factors_that_are_no_positive_floating_numbers_are_refused(tmp_path, factor):
+    path = tmp_path / "llm.pt"
+    torch.save({"linear": torch.ones(2, 32, dtype=torch.int8), "linear::rows": factor}, path)
+    with pytest.raises(ModelFilesError, match="linear has row factors that are not all positive"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_small_file_that_claims_terabytes_is_refused(tmp_path, zipped):
+    path = tmp_path / "llm.pt"
+    huge = torch.ones(1, dtype=torch.int8).expand(10**6, 10**6)
+    state = {"linear": huge, "linear::rows": torch.ones(1).expand(10**6)}
+    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    assert path.stat().st_size < 10_000
+    with pytest.raises(ModelFilesError, match="linear claims 1,000,000,000,000 bytes and the file holds 1 of it"):
+        read_checkpoint(path)
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize(
+    "file,name,shown",
+    [("llm.pt", "llm.model.model.norm.weight", "backbone.norm.weight"),
+     ("flow.pt", "spk_embed_affine_layer.bias", "spk_embed_affine_layer.bias"),
+     ("hift.pt", "conv_pre.bias", "conv_pre.bias")],
+)  # fmt: skip
+def test_weights_with_nan_or_infinity_are_refused_and_the_tensor_named(folder, file, name, shown, bad):
+    from cosy_engine import load
+
+    state = torch.load(folder / file, weights_only=True)
+    state[name].view(-1)[-1] = bad
+    torch.save(state, folder / file)
+    with pytest.raises(ModelFilesError, match=rf"{file} is damaged: {shown} holds NaN"):
+        load(folder, device="cpu")
+
+
+def test_large_finite_weights_whose_sum_overflows_are_no_damage():
+    check_finite({"weight": torch.full((4,), 3e38)}, "llm.pt")
 
 
 def test_whole_numbers_in_place_of_weights_are_refused(folder):

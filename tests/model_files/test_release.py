@@ -135,6 +135,15 @@ def test_row_factors_without_their_matrix_are_refused():
             widened(wrong, "llm.pt")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_row_factors_of_any_floating_type_and_the_lowest_int8_are_taken(dtype):
+    state = {
+        "linear": torch.full((2, 32), -128, dtype=torch.int8),
+        "linear::rows": torch.tensor([0.5, 2.0], dtype=dtype),
+    }
+    assert widened(state, "llm.pt")["linear"][:, 0].tolist() == [-64.0, -256.0]
+
+
 @pytest.fixture
 def folder(miniature_folder, tmp_path):
     return shutil.copytree(miniature_folder, tmp_path / "model")
