@@ -5,6 +5,7 @@ import csv
 import errno
 import io
 import json
+import re
 import struct
 import threading
 import time
@@ -26,6 +27,7 @@ from cosy_engine.compare.outcome import STAGES, Outcome
 from cosy_engine.compare.picture import difference, render, unpacked
 from cosy_engine.compare.reading import check, read
 from cosy_engine.errors import Busy, Cancelled, InputMissing, ModeUnavailable, NotFinite, SettingInvalid
+from cosy_engine.settings.published import PUBLISHED
 from tests.test_engine import TEXT, WORDS, speechlike
 from tools.miniature.make import small_spec
 
@@ -184,6 +186,22 @@ def test_a_variant_that_fails_leaves_the_others(subject, monkeypatch):
     data = as_data(comparison, {}, {})
     assert [row["runs"] for row in data["variants"]] == [1, 0] and "no numbers" in data["variants"][1]["error"]
     assert render(data) and as_csv(data).splitlines()[2].endswith("try precision fp32")
+
+
+def test_progress_names_each_variant_and_run_from_the_start(capsys, monkeypatch):
+    monkeypatch.setitem(PUBLISHED, "v3", small_spec("v3", 700))
+    assert main(["compare", "--random", "v3", "--device", "cpu", "--tokens", "20", "--runs", "2", "--variants",
+                 "eager-fp32,eager-bf16"]) == 0  # fmt: skip
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "making random weights, v3 sizes, on cpu ..."
+    assert re.fullmatch(r"making random weights, v3 sizes took \d+\.\d s", lines[1])
+    assert lines[2:6] == ["measuring this machine ...", "1 of 10: capturing eager-fp32-whole", "2 of 10: capturing eager-bf16-whole",
+                          "3 of 10: warming eager-fp32-whole, warm-up 1 of 1"]  # fmt: skip
+    assert [line.split(": ")[1] for line in lines[7:13]] == [
+        "running eager-bf16-whole, run 1 of 2", "running eager-fp32-whole, run 1 of 2", "running eager-fp32-whole, run 2 of 2",
+        "running eager-bf16-whole, run 2 of 2", "judging eager-fp32-whole", "judging eager-bf16-whole",
+    ]  # fmt: skip
+    assert all("first audio" in line for line in lines[13:]) and len(lines) == 15
 
 
 def test_what_the_user_got_wrong_is_heard(engine):

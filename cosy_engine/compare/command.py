@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -135,18 +136,22 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
     subject, close = _subject(arguments)
     try:
         variants = chosen or [v for v in ALL_VARIANTS if not {v.tier, v.precision} & set(subject.unavailable)]
+        _say("measuring this machine ...")
         facts, predicted = machine_facts(subject)
         comparison = Comparison(
             subject, variants, baseline=baseline, runs=arguments.runs, warm_ups=arguments.warm_ups
         )  # fmt: skip
         try:
             for step in comparison.steps():
-                if sys.stderr.isatty() and step.variant:
-                    line = f"\r\x1b[K{step.done} of {step.total}: {step.doing} {step.variant.id}"
-                    print(line, end="", file=sys.stderr, flush=True)
+                if step.variant:
+                    of = {"warming": f", warm-up {step.turn} of {comparison.warm_ups}",
+                          "running": f", run {step.turn} of {comparison.runs}"}  # fmt: skip
+                    _say(f"{step.done + 1} of {step.total}: {step.doing} {step.variant.id}{of.get(step.doing, '')}")
+            _say("")
         except KeyboardInterrupt:
             if not comparison.finished:
                 raise
+            _say("")
             print("stopped: what was measured so far is kept", file=sys.stderr)
             comparison.stop()
         data = as_data(comparison, facts, versions(), predicted)
@@ -154,6 +159,14 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
         close()
     print(table(data), file=sys.stderr)
     return data
+
+
+def _say(words: str, stays: bool = False) -> None:
+    """Progress on standard error: on a terminal one line that is overwritten unless it `stays`, else a line each."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{words}", end="\n" if stays else "", file=sys.stderr, flush=True)
+    elif words:
+        print(words, file=sys.stderr, flush=True)
 
 
 def _subject(arguments: argparse.Namespace) -> tuple[Any, Any]:
@@ -167,14 +180,17 @@ def _subject(arguments: argparse.Namespace) -> tuple[Any, Any]:
         if not 1 <= arguments.tokens <= 1000:
             raise SettingInvalid(f"--tokens is {arguments.tokens}: give 1 to 1000")
         name = f"random weights, {arguments.random} sizes"
-        subject = RandomSubject(
-            name, PUBLISHED[arguments.random], pick_device(arguments.device), arguments.tokens, arguments.seed
-        )
+        device = pick_device(arguments.device)
+        _say(f"making {name}, on {device} ...")
+        began = time.perf_counter()
+        subject = RandomSubject(name, PUBLISHED[arguments.random], device, arguments.tokens, arguments.seed)
+        _say(f"making {name} took {time.perf_counter() - began:.1f} s", stays=True)
         return subject, subject.close
     if not arguments.reference:
         raise SettingInvalid("a reference clip is missing: give --reference, or --random v3 to compare without one")
     from cosy_engine import Request, load
 
+    _say("loading the model ...")
     engine = load(arguments.model, EngineConfig(device=arguments.device, slots=1, warm_up=False))
     try:
         mode = "zero_shot" if arguments.transcript else "cross_lingual"

@@ -23,12 +23,14 @@ FORCED_TOKENS = 32  # of the baseline, whose log-probabilities are compared
 
 @dataclass(frozen=True)
 class Step:
-    """Progress. doing: "waiting", "capturing", "warming", "running", "judging" or "done"."""
+    """Progress. doing: "waiting", "capturing", "warming", "running", "judging" or "done". turn: which warm-up or run of
+    the variant it is, from 1; 0 in the other steps."""
 
     doing: str
     done: int
     total: int
     variant: Variant | None = None
+    turn: int = 0
 
 
 class Comparison:
@@ -98,8 +100,12 @@ class Comparison:
         for turn in range(rounds):
             for index in range(len(outcomes)):
                 outcome = outcomes[(turn + index) % len(outcomes)]
-                yield Step("running" if turn >= self.warm_ups else "warming", done, total, outcome.variant)
-                self._guarded(outcome, self._run if turn >= self.warm_ups else self._warm)
+                if turn < self.warm_ups:
+                    yield Step("warming", done, total, outcome.variant, turn + 1)
+                    self._guarded(outcome, self._warm)
+                else:
+                    yield Step("running", done, total, outcome.variant, turn - self.warm_ups + 1)
+                    self._guarded(outcome, self._run)
                 done += 1
         base = self.outcomes[self.baseline]
         for outcome in outcomes:
