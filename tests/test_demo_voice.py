@@ -57,6 +57,12 @@ def test_what_is_written_is_understood(engine, examples, recogniser, stream):
     assert wrong / total <= LARGEST_WORD_ERROR_RATE
 
 
+def test_shouting_is_understood(engine, examples, recogniser):
+    result = engine.speak_all(Request(text=SENTENCES[0].upper(), seed=1, **examples["low"]))
+    wrong, total = word_errors(SENTENCES[0], recogniser(result.samples, result.rate_hz))
+    assert wrong / total <= LARGEST_WORD_ERROR_RATE
+
+
 def test_without_a_transcript_it_is_understood_too(engine, examples, recogniser):
     result = engine.speak_all(
         Request(mode="cross_lingual", text=SENTENCES[0], seed=2, reference=examples["low"]["reference"])
@@ -99,8 +105,12 @@ def test_a_language_it_was_not_taught_is_refused_by_name(engine, examples):
             engine.speak(Request(text=text, **low))
     with pytest.raises(LanguageUnknown, match="transcript looks like Chinese"):
         engine.speak(Request(text="Hello there.", reference=low["reference"], transcript="今天天气很好。"))
-    with pytest.raises(LanguageUnknown, match="Chinese"):
-        engine.speak_all(Request(text=iter(["Hello, ", "你好。"]), **low))
+    for pieces, language in (
+        (["Hello, ", "你好。"], "Chinese"),
+        (["Gu", "ten Mor", "gen, wi", "e ge", "ht es d", "ir?"], "German"),
+    ):
+        with pytest.raises(LanguageUnknown, match=language):
+            engine.speak_all(Request(text=iter(pieces), **low))
 
 
 def test_names_from_abroad_and_symbols_that_are_read_are_no_other_language(engine, examples):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cosy_engine.errors import FETCH, LanguageUnknown, TextEmpty, TextTooLong, TextUnspeakable
 from cosy_engine.settings.model_spec import ModelSpec
 from cosy_engine.settings.modes import Mode
+from cosy_engine.text.capitals import without_capitals, without_greek
 from cosy_engine.text.clean import clean_characters, neutralise_tags, strip_prefix
 from cosy_engine.text.languages import NAMES, detect, unspoken
 from cosy_engine.text.normalize import TextNormalizer
@@ -21,6 +22,7 @@ from cosy_engine.text.tokenizer import END_OF_PROMPT, TextTokenizer
 
 SYSTEM = "You are a helpful assistant."  # fixed words that v3 was trained with
 MAX_CHARS = 5000
+LANGUAGE_CHARS = 400  # of a text that comes in pieces, by which its language is told
 
 
 @dataclass(frozen=True)
@@ -54,15 +56,18 @@ class TextFrontend:
         compatible: bool = False,
         languages: tuple[str, ...] = (),
         knows_tags: bool = True,
+        knows_capitals: bool = True,
     ):
         """compatible: the reference's exact rules, for comparisons; what it does wrong is then done wrong.
 
-        languages: the only ones that the model speaks, () for no limit. knows_tags: it was taught the tokenizer's tags.
+        languages: the only ones that the model speaks, () for no limit. knows_tags: it was taught the tokenizer's tags;
+        knows_capitals: and words in capitals (else they are written small, and short ones as the names of their letters).
         """
         self.tokenizer = tokenizer
         self.spec = spec
         self.languages = languages
         self.marks = tokenizer.marks if knows_tags else ()
+        self._written = (lambda text: text) if knows_capitals else lambda text: without_capitals(without_greek(text))
         self.normalizer = normalizer or TextNormalizer(self.marks)
         self.max_chars = max_chars
         self.compatible = compatible
@@ -95,7 +100,7 @@ class TextFrontend:
         else:
             normal = self.normalizer(text, language)
             notes, language = normal.notes, normal.language
-            segments = split_text(normal.text, self.tokenizer.count, language, self.marks)
+            segments = split_text(self._written(normal.text), self.tokenizer.count, language, self.marks)
         if not any(speakable(self._without_marks(segment.text)) for segment in segments):
             raise TextUnspeakable(
                 "the text holds no word that can be spoken, only punctuation, symbols or tags: write some words"
@@ -111,7 +116,7 @@ class TextFrontend:
         if self.compatible:
             return reference_text(strip_prefix(text), self.normalizer.wfst), ()
         normal = self.normalizer(strip_prefix(text))
-        spoken = " ".join(normal.text.split("\n")).strip()
+        spoken = self._written(" ".join(normal.text.split("\n")).strip())
         self._check_language(spoken, "transcript")
         return (spoken, normal.notes) if speakable(spoken) else ("", normal.notes)
 
@@ -169,9 +174,11 @@ class TextFrontend:
 
         A tag that is cut by a piece border is held back until it is whole, and is then as harmless as elsewhere.
         """
-        held = ""
+        held = heard = ""
         for text in texts:
             held += text
+            heard = (heard + text)[-LANGUAGE_CHARS:]
+            self._check_language(self._written(heard), "text")
             cut = _open_tag(held)
             ready, held = held[:cut], held[cut:]
             if ids := self._piece_ids(ready):
@@ -190,8 +197,7 @@ class TextFrontend:
         )
 
     def _piece_ids(self, text: str) -> list[int]:
-        self._check_language(text, "text")
-        return self.tokenizer.encode_user(neutralise_tags(clean_characters(text), self.marks)[0])
+        return self.tokenizer.encode_user(self._written(neutralise_tags(clean_characters(text), self.marks)[0]))
 
     def _instruction_ids(self, instruction: str) -> list[int]:
         bare, _ = neutralise_tags(clean_characters(_bare_instruction(instruction)), self.marks)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection
 
 KANA = re.compile("[\u3041-\u3096\u30a1-\u30fa\u30fc\u31f0-\u31ff\uff66-\uff9d]")
@@ -82,25 +83,44 @@ def detect(text: str, fallback: str = "en") -> str:
     return _latin(text.lower(), fallback)
 
 
+# Written in no other language here, so that they need no common word beside them.
+TELLING = {"pl": "łżźśćńęą", "tr": "ğış", "vi": "ạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹđơư"}
+
+
 def unspoken(text: str, languages: Collection[str]) -> str | None:
     """A language of text that is surely none of `languages`, "und" for letters that cannot be named; None: all may be spoken.
 
-    Letters of another script decide by themselves. Between languages of one script two common words do, for names and
-    titles from abroad stand in every language.
+    Letters of another script decide by themselves. Between languages of one script two common words do, or letters that no
+    other has, for names and titles from abroad stand in every language.
     """
+    text = unicodedata.normalize("NFKC", text)
     if "zh" not in languages and "ja" not in languages and (HAN.search(text) or KANA.search(text)):
         return detect("".join(HAN.findall(text) + KANA.findall(text)))
     for language, script in SCRIPTS:
         if language not in languages and script.search(text):
             return detect("".join(script.findall(text)))
-    if OTHER_SCRIPTS.search(text):
+    if "es" not in languages and ("¿" in text or "¡" in text):
+        return "es"
+    if OTHER_SCRIPTS.search(text) or any(_is_foreign_letter(c) for c in text):
         return "und"
+    words = text.lower().split()
+    for language, letters in TELLING.items():
+        told = sum(any(c in letters for c in word) for word in words)
+        if language not in languages and told >= min(2, len(words)) and 4 * told > len(words):
+            return language
     scores = _latin_scores(text.lower())
     if not scores:
         return None
     known = max((scores.get(language, 0) for language in languages), default=0)
     best = max(scores, key=scores.get)
     return best if best not in languages and scores[best] >= known + 2 else None
+
+
+def _is_foreign_letter(c: str) -> bool:
+    """A letter outside the scripts that the functions above name; NFKC has made Latin of full-width and mathematical ones."""
+    if not c.isalpha() or c.isascii() or HAN.match(c) or KANA.match(c) or any(script.match(c) for _, script in SCRIPTS):
+        return False
+    return not unicodedata.name(c, "").startswith(("LATIN", "MODIFIER", "FEMININE", "MASCULINE"))
 
 
 def _latin_words(text: str) -> list[str]:

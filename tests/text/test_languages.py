@@ -18,6 +18,11 @@ from cosy_engine.text.languages import unspoken
         ("Bonjour, comment allez-vous ?", "fr"),
         ("Xin chào, tôi là", "vi"),
         ("γειά σου", "und"),
+        ("¿Dónde está la biblioteca?", "es"),
+        ("Cảm ơn bạn rất nhiều", "vi"),
+        ("ሰላም", "und"),
+        ("ﻣﺮﺣﺒﺎ", "ar"),
+        ("ㄅㄆㄇ", "und"),
     ],
 )
 def test_another_language_is_found(text, language):

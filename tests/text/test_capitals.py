@@ -1,0 +1,34 @@
+"""Capitals for a model that was not taught them."""
+
+import pytest
+
+from cosy_engine.text.capitals import without_capitals, without_greek
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("THE SUN WENT DOWN.", "The sun went down."),
+        ("HELLO WORLD", "Hello world"),
+        ("NASA spoke to the FBI today.", "nasa spoke to the eff bee eye today."),
+        ("It is a DVD, and I am here.", "It is a dee vee dee, and I am here."),
+        ("A plain sentence with London in it.", "A plain sentence with London in it."),
+        ("", ""),
+    ],
+)
+def test_capitals_are_written_as_they_are_spoken(text, spoken):
+    assert without_capitals(text) == spoken
+
+
+@pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("π is about three.", " pi is about three."),
+        ("The angle θ is wide.", "The angle theta is wide."),
+        ("five µm wide", "five micro m wide"),
+        ("a 5 Ω part", "a 5 ohm part"),
+        ("γειά σου", "γειά σου"),
+    ],
+)
+def test_greek_letters_are_named_and_greek_words_are_left(text, spoken):
+    assert without_greek(text) == spoken
