@@ -49,6 +49,7 @@ from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig, 
 from cosy_engine.settings.model_spec import FlowSpec, LlmSpec
 from cosy_engine.stages import Stages
 from cosy_engine.text.frontend import TextFrontend
+from cosy_engine.text.languages import NAMES
 from cosy_engine.text.tokenizer import TextTokenizer
 from cosy_engine.vocoder import build_vocoder, stretch
 
@@ -74,7 +75,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
     device = pick_device(config.device)
     slots = config.slots or slots_for(free_bytes(device))
     config = replace(config, slots=slots, max_batch=min(slots, config.max_batch or slots))
-    release = find_release(Path(model) if model else default_folder(), config.llm_weights)
+    release = find_release(Path(model) if model else default_folder(), config.llm_weights, NAMES)
     missing = unavailable_here(device, release.spec.llm)
     for name in (config.precision, config.tier):
         if name in missing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,16 @@ YAML_NAMES = ("cosyvoice3.yaml", "cosyvoice2.yaml", "cosyvoice.yaml")
 TOKENIZER_FILES = ("speech_tokenizer_v3.onnx", "speech_tokenizer_v2.onnx")
 LLM_FILES = ("llm.pt", "llm.rl.pt")
 BODY_FOLDER = "CosyVoice-BlankEN"
+CARD_BYTES, CARD_LINE_CHARS = 65_536, 300
+CARD_LINES = ("name", "note")
+CARD_FLAGS = ("trained", "instructions", "tags", "capitals")
 
 
 @dataclass(frozen=True)
 class Release:
     """A model folder whose files are all there. card: facts of a model of our own, {} for published ones:
 
-    name, trained, note (one line for users), languages (the only ones it speaks), instructions and tags (taught or not).
+    name, trained, note (one line for users), languages (the only ones it speaks), instructions, tags and capitals (taught or not).
     """
 
     folder: Path
@@ -53,10 +57,10 @@ class Release:
         return self.card.get("name") or self.spec.name
 
 
-def find_release(folder: Path, llm_weights: str | None = None) -> Release:
-    """Inspect a folder.
+def find_release(folder: Path, llm_weights: str | None = None, languages: Collection[str] | None = None) -> Release:
+    """Inspect a folder. languages: the codes that a card may name, None for any.
 
-    Raises: ModelFilesError: names the first file that is missing or empty, what was expected, and the command.
+    Raises: ModelFilesError: names the first file that is missing, empty or wrong, what was expected, and the command.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -91,7 +95,7 @@ def find_release(folder: Path, llm_weights: str | None = None) -> Release:
         spec=spec,
         text_tokenizer=body,
         stored_voices=stored if stored.is_file() else None,
-        card=_read_json(card) if card.is_file() else {},
+        card=_read_card(card, languages) if card.exists() or card.is_symlink() else {},
         **paths,
     )
 
@@ -269,6 +273,36 @@ def _tokenizer_names(spec: ModelSpec) -> tuple[str, ...]:
 def _first(folder: Path, names: tuple[str, ...]) -> Path:
     """The first that exists, else the preferred one, so that the message names it."""
     return next((folder / name for name in names if (folder / name).is_file()), folder / names[0])
+
+
+def _read_card(path: Path, languages: Collection[str] | None) -> dict[str, Any]:
+    """A card whose known keys have the form that page, terminal and text frontend rely on; other keys are left alone.
+
+    Raises: ModelFilesError: names the card and the key.
+    """
+    if not path.is_file() or path.stat().st_size > CARD_BYTES:
+        raise ModelFilesError(
+            f"{path.name}: a regular file of at most {CARD_BYTES:,} bytes expected: mend or delete it"
+        )
+    card = _read_json(path)
+
+    def check(key: str, fits: bool, expected: str) -> None:
+        if not fits:
+            raise ModelFilesError(f"{path.name}: {key} has another form, {expected} expected: mend or delete it")
+
+    for key in card.keys() & CARD_LINES:
+        line = card[key]
+        fits = isinstance(line, str) and len(line) <= CARD_LINE_CHARS and line.isprintable()
+        check(key, fits, f"one printable line of at most {CARD_LINE_CHARS} characters")
+    for key in card.keys() & CARD_FLAGS:
+        check(key, isinstance(card[key], bool), "true or false")
+    if "languages" in card:
+        codes = card["languages"]
+        fits = isinstance(codes, list) and all(isinstance(code, str) for code in codes)
+        check("languages", fits, "a list of codes like en")
+        if languages is not None:
+            check("languages", set(codes) <= set(languages), f"a list of these codes: {', '.join(sorted(languages))}")
+    return card
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Model folders made to hurt: each ends quickly in one message."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -67,6 +68,62 @@ def test_a_hostile_json_is_refused(folder, text):
     (folder / "CosyVoice-BlankEN" / "config.json").write_text(text)
     with pytest.raises(ModelFilesError, match=r"config\.json"):
         find_release(folder)
+
+
+@pytest.mark.parametrize(
+    "key,values",
+    [
+        ("name", [5, None, "a" * 301, "two\nlines", "\x1b[31mred", "\ud800", ["x"]]),
+        ("note", [True, {}, "a" * 301, "a\tb"]),
+        ("trained", [1, "true", None]),
+        ("instructions", [0, []]),
+        ("tags", ["no"]),
+        ("capitals", [0.5]),
+        ("languages", ["en", None, {"en": 1}, [1], [["en"]], [None]]),
+    ],
+)
+def test_a_card_of_another_form_is_refused_with_its_key(folder, key, values):
+    for value in values:
+        (folder / "card.json").write_text(json.dumps({"other": 1, key: value}))
+        with pytest.raises(ModelFilesError, match=rf"card\.json: {key} has another form, .* expected"):
+            find_release(folder)
+
+
+def test_a_language_that_no_text_can_be_in_is_refused_when_the_model_is_loaded(folder):
+    from cosy_engine import load
+
+    (folder / "card.json").write_text('{"languages": ["en", "xx"]}')
+    with pytest.raises(ModelFilesError, match=r"card\.json: languages has another form, .* en, .* expected"):
+        load(folder, device="cpu")
+
+
+@pytest.mark.parametrize("text", [" " * 65_535 + "{}", "[]", "{", "[" * 60_000, '"name"'])
+def test_a_card_that_is_too_large_or_no_object_is_refused(folder, text):
+    (folder / "card.json").write_text(text)
+    with pytest.raises(ModelFilesError, match=r"card\.json"):
+        find_release(folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_card_that_is_no_regular_file_is_refused(folder):
+    card = folder / "card.json"
+    for make in (os.mkfifo, os.mkdir, lambda path: path.symlink_to("nowhere")):
+        if card.is_dir():
+            card.rmdir()
+        else:
+            card.unlink()
+        make(card)
+        with pytest.raises(ModelFilesError, match=r"card\.json: a regular file"):
+            find_release(folder)
+
+
+def test_a_whole_card_is_taken_and_keys_of_later_versions_are_left_alone(folder):
+    card = {"name": "小声音 é", "note": "a" * 300, "trained": True, "instructions": False, "tags": False}
+    card |= {"capitals": False, "languages": ["en", "zh"], "later": [1, None]}
+    (folder / "card.json").write_text(json.dumps(card))
+    assert find_release(folder, languages=("en", "zh", "de")).card == card
+    (folder / "card.json").unlink()
+    assert find_release(folder).card == {}
 
 
 @pytest.mark.parametrize("state", [{"a": torch.ones(2).to_sparse()}, {1: torch.ones(2)}, [torch.ones(2)]])
