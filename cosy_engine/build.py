@@ -110,6 +110,8 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
             max_chars=config.max_text_chars,
             languages=tuple(release.card.get("languages", ())),
             knows_tags=release.card.get("tags", True),
+            knows_capitals=release.card.get("capitals", True),
+            joins_sentences=release.card.get("joins_sentences", True),
         ),
         voices=voices,
         shelf=shelf,

@@ -57,6 +57,13 @@ def test_what_is_written_is_understood(engine, examples, recogniser, stream):
     assert wrong / total <= LARGEST_WORD_ERROR_RATE
 
 
+def test_no_sentence_is_lost(engine, examples, recogniser):
+    text = "First we walk to the river. Then we drink some tea together."
+    result = engine.speak_all(Request(text=text, seed=7, **examples["soft"]))
+    wrong, total = word_errors(text, recogniser(result.samples, result.rate_hz))
+    assert len(result.report.segments) == 2 and wrong / total <= LARGEST_WORD_ERROR_RATE
+
+
 def test_shouting_is_understood(engine, examples, recogniser):
     result = engine.speak_all(Request(text=SENTENCES[0].upper(), seed=1, **examples["low"]))
     wrong, total = word_errors(SENTENCES[0], recogniser(result.samples, result.rate_hz))

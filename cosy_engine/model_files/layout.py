@@ -31,14 +31,15 @@ LLM_FILES = ("llm.pt", "llm.rl.pt")
 BODY_FOLDER = "CosyVoice-BlankEN"
 CARD_BYTES, CARD_LINE_CHARS = 65_536, 300
 CARD_LINES = ("name", "note")
-CARD_FLAGS = ("trained", "instructions", "tags", "capitals")
+CARD_FLAGS = ("trained", "instructions", "tags", "capitals", "joins_sentences")
 
 
 @dataclass(frozen=True)
 class Release:
     """A model folder whose files are all there. card: facts of a model of our own, {} for published ones:
 
-    name, trained, note (one line for users), languages (the only ones it speaks), instructions, tags and capitals (taught or not).
+    name, trained, note (one line for users), languages (the only ones it speaks), instructions, tags and capitals (taught or not),
+    joins_sentences (speaks several of one segment to the end).
     """
 
     folder: Path

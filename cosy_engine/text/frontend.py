@@ -57,16 +57,19 @@ class TextFrontend:
         languages: tuple[str, ...] = (),
         knows_tags: bool = True,
         knows_capitals: bool = True,
+        joins_sentences: bool = True,
     ):
         """compatible: the reference's exact rules, for comparisons; what it does wrong is then done wrong.
 
         languages: the only ones that the model speaks, () for no limit. knows_tags: it was taught the tokenizer's tags;
-        knows_capitals: and words in capitals (else they are written small, and short ones as the names of their letters).
+        knows_capitals: and words in capitals (else they are written small, and short ones as the names of their letters);
+        joins_sentences: it speaks several sentences of one segment to the end.
         """
         self.tokenizer = tokenizer
         self.spec = spec
         self.languages = languages
         self.marks = tokenizer.marks if knows_tags else ()
+        self._join = joins_sentences
         self._written = (lambda text: text) if knows_capitals else lambda text: without_capitals(without_greek(text))
         self.normalizer = normalizer or TextNormalizer(self.marks)
         self.max_chars = max_chars
@@ -100,7 +103,9 @@ class TextFrontend:
         else:
             normal = self.normalizer(text, language)
             notes, language = normal.notes, normal.language
-            segments = split_text(self._written(normal.text), self.tokenizer.count, language, self.marks)
+            segments = split_text(
+                self._written(normal.text), self.tokenizer.count, language, self.marks, join=self._join
+            )
         if not any(speakable(self._without_marks(segment.text)) for segment in segments):
             raise TextUnspeakable(
                 "the text holds no word that can be spoken, only punctuation, symbols or tags: write some words"

@@ -51,12 +51,13 @@ class _Piece:
 
 
 def split_text(
-    text: str, count: Callable[[str], int], language: str = "en", marks: Iterable[str] = ()
+    text: str, count: Callable[[str], int], language: str = "en", marks: Iterable[str] = (), *, join: bool = True
 ) -> tuple[Segment, ...]:
     """Segments of normalised text, in order; none when nothing can be spoken.
 
     count: number of token ids of a string, the measure for alphabetic languages. marks: special tokens that the text
-    may hold ([breath]); they are never cut. A segment without a final mark gets one.
+    may hold ([breath]); they are never cut. A segment without a final mark gets one. join: short sentences share a segment;
+    False is for a model that may end where the first of them does.
     """
     length = len if language in BY_CHARACTERS else count
     whole = _mark_pattern(marks)
@@ -65,12 +66,23 @@ def split_text(
         pieces += _bounded(piece, length, whole)
     wide = language in ("zh", "ja")
     segments: list[Segment] = []
-    for group in _groups([p for p in pieces if _spoken(p.text, whole)], length, wide):
+    spoken = [p for p in pieces if _spoken(p.text, whole)]
+    for group in (g for some in ([spoken] if join else _by_sentence(spoken)) for g in _groups(some, length, wide)):
         joined = re.sub(r"\s*\n\s*", "" if wide else " ", _join([p.text for p in group], wide)).strip()
         segments.append(Segment(_closed(joined, group[-1].forced, wide), _pause_s(joined, group[-1])))
     if segments:
         segments[-1] = Segment(segments[-1].text)
     return tuple(segments)
+
+
+def _by_sentence(pieces: list[_Piece]) -> list[list[_Piece]]:
+    """Pieces up to each end mark."""
+    sentences: list[list[_Piece]] = [[]]
+    for piece in pieces:
+        sentences[-1].append(piece)
+        if piece.text.rstrip().rstrip(CLOSERS + STRAIGHT_QUOTES).endswith(tuple(STOPS)):
+            sentences.append([])
+    return [sentence for sentence in sentences if sentence]
 
 
 def speakable(text: str) -> bool:

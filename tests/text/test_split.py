@@ -122,3 +122,10 @@ def test_a_page_of_short_lines_keeps_every_line():
     segments = texts(".\n".join(lines))
     assert spoken("".join(segments)) == spoken("".join(lines))
     assert max(map(words, segments)) <= HARD_LENGTH
+
+
+def test_sentences_stay_alone_where_a_model_wants_it():
+    text = 'Mr. Smith said: "Go on." We went; it rained. Yes!'
+    found = [s.text for s in split_text(text, lambda t: len(t) // 4, "en", join=False)]
+    assert found == ['Mr. Smith said: "Go on."', "We went; it rained.", "Yes!"]
+    assert "".join(found).replace(" ", "") == text.replace(" ", "")
