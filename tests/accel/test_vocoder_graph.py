@@ -5,7 +5,7 @@ import torch
 
 from cosy_engine.accel.vocoder_graph import Edges, GraphVocoder, next_window
 from tests.accel.interpreter import interpreted, run_interpreted
-from tests.vocoder.models import TINY, tiny_mel, tiny_vocoder
+from tests.vocoder.models import TINY, stream, tiny_mel, tiny_vocoder
 
 ROUNDING = 5e-5  # fp32 sums in another order; waves lie in +-1
 SIZES = (48, 64, 96, 128, 192)
@@ -18,15 +18,6 @@ def fast(vocoder, sizes=SIZES):
     for chore in ours.captures():
         chore()
     return ours
-
-
-def stream(vocoder, mel, pieces, **options):
-    state, parts = vocoder.start(**options), []
-    for count in pieces:
-        parts.append(vocoder.advance(state, mel[:, :count]))
-        mel = mel[:, count:]
-    parts.append(vocoder.advance(state, mel, final=True))
-    return torch.cat(parts)
 
 
 @versions

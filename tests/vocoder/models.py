@@ -70,3 +70,13 @@ def tiny_vocoder(version: str, seed: int = 0) -> Hift:
 
 def tiny_mel(frames: int, seed: int = 1) -> torch.Tensor:
     return torch.randn(80, frames, generator=torch.Generator().manual_seed(seed))
+
+
+def stream(vocoder, mel, pieces, **options):
+    """The wave of a mel that comes in pieces of so many frames, the rest at the end."""
+    state, parts = vocoder.start(**options), []
+    for count in pieces:
+        parts.append(vocoder.advance(state, mel[:, :count]))
+        mel = mel[:, count:]
+    parts.append(vocoder.advance(state, mel, final=True))
+    return torch.cat(parts)

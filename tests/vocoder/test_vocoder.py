@@ -7,20 +7,11 @@ from cosy_engine.errors import TextTooLong
 from cosy_engine.vocoder import build_vocoder, stretch
 from cosy_engine.vocoder.source import DrawnNoise, fixed_noise
 from cosy_engine.vocoder.stream import CAUSAL, SYMMETRIC
-from tests.vocoder.models import TINY, random_state, tiny_mel, tiny_vocoder
+from tests.vocoder.models import TINY, random_state, stream, tiny_mel, tiny_vocoder
 
 ROUNDING = 2e-5  # fp32 sums in another order; waves lie in +-1
 
 versions = pytest.mark.parametrize("version", TINY)
-
-
-def stream(vocoder, mel, pieces, **options):
-    state, parts = vocoder.start(**options), []
-    for count in pieces:
-        parts.append(vocoder.advance(state, mel[:, :count]))
-        mel = mel[:, count:]
-    parts.append(vocoder.advance(state, mel, final=True))
-    return torch.cat(parts)
 
 
 @versions
