@@ -112,6 +112,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
             knows_tags=release.card.get("tags", True),
             knows_capitals=release.card.get("capitals", True),
             joins_sentences=release.card.get("joins_sentences", True),
+            short_texts=release.card.get("short_texts", False),
         ),
         voices=voices,
         shelf=shelf,

@@ -94,6 +94,16 @@ def test_voices_differ_and_each_is_nearest_to_its_own_reference(engine, examples
     assert (near.diagonal() - (near - 2 * torch.eye(len(near))).amax(1)).min() > 0.05
 
 
+def test_a_greeting_is_spoken_as_well_as_a_sentence_and_gets_no_hint_about_its_length(engine, examples, recogniser):
+    wrong = total = 0
+    for example in examples.values():
+        result = engine.speak_all(Request(text="Thank you very much.", seed=1, **example))
+        assert result.report.notes == ()
+        errors, words = word_errors("Thank you very much.", recogniser(result.samples, result.rate_hz))
+        wrong, total = wrong + errors, total + words
+    assert wrong / total <= LARGEST_WORD_ERROR_RATE
+
+
 def test_the_card_is_the_models_and_the_folder_is_small(engine):
     card = find_release(DEMO_VOICE).card
     assert card["trained"] and card["languages"] == ["en"] and "fetch" in card["note"]

@@ -31,7 +31,7 @@ LLM_FILES = ("llm.pt", "llm.rl.pt")
 BODY_FOLDER = "CosyVoice-BlankEN"
 CARD_BYTES, CARD_LINE_CHARS = 65_536, 300
 CARD_LINES = ("name", "note")
-CARD_FLAGS = ("trained", "instructions", "tags", "capitals", "joins_sentences")
+CARD_FLAGS = ("trained", "instructions", "tags", "capitals", "joins_sentences", "short_texts")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Release:
     """A model folder whose files are all there. card: facts of a model of our own, {} for published ones:
 
     name, trained, note (one line for users), languages (the only ones it speaks), instructions, tags and capitals (taught or not),
-    joins_sentences (speaks several of one segment to the end).
+    joins_sentences (speaks several of one segment to the end), short_texts (speaks one far shorter than the reference's words well).
     """
 
     folder: Path

@@ -58,18 +58,20 @@ class TextFrontend:
         knows_tags: bool = True,
         knows_capitals: bool = True,
         joins_sentences: bool = True,
+        short_texts: bool = False,
     ):
         """compatible: the reference's exact rules, for comparisons; what it does wrong is then done wrong.
 
         languages: the only ones that the model speaks, () for no limit. knows_tags: it was taught the tokenizer's tags;
         knows_capitals: and words in capitals (else they are written small, and short ones as the names of their letters);
-        joins_sentences: it speaks several sentences of one segment to the end.
+        joins_sentences: it speaks several sentences of one segment to the end; short_texts: and a text much shorter than the
+        reference's words as well as others.
         """
         self.tokenizer = tokenizer
         self.spec = spec
         self.languages = languages
         self.marks = tokenizer.marks if knows_tags else ()
-        self._join = joins_sentences
+        self._join, self._short = joins_sentences, short_texts
         self._written = (lambda text: text) if knows_capitals else lambda text: without_capitals(without_greek(text))
         self.normalizer = normalizer or TextNormalizer(self.marks)
         self.max_chars = max_chars
@@ -126,9 +128,10 @@ class TextFrontend:
         return (spoken, normal.notes) if speakable(spoken) else ("", normal.notes)
 
     def short_text_note(self, plan: TextPlan, transcript: str) -> str | None:
-        """A hint when a text is under half as long as the reference's words: such texts tend to come out worse."""
+        """A hint when a text is under half as long as the reference's words: the published models tend to speak such texts worse
+        (their own code warns of it), a model whose card says short_texts does not."""
         spoken = sum(len(segment.text) for segment in plan.segments)
-        if transcript and spoken < 0.5 * len(transcript.strip()):
+        if transcript and not self._short and spoken < 0.5 * len(transcript.strip()):
             return (
                 "the text is much shorter than the words of the reference clip, which often sounds worse: "
                 "use a shorter clip, or a longer text"

@@ -44,6 +44,7 @@ def assemble(out: Path, lm: Path, flow: Path, vocoder: Path, front_end: Path, te
     shutil.copyfile(front_end / "campplus.onnx", out / "campplus.onnx")
     card = {"name": NAME, "trained": True, "note": NOTE, "languages": ["en"]}
     card |= {"instructions": False, "tags": False, "capitals": False, "joins_sentences": False}  # not taught
+    card |= {"short_texts": True}  # measured
     (out / "card.json").write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
     find_release(out)
     return out
