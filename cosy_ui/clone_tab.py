@@ -14,8 +14,9 @@ from cosy_engine import MODES
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS
 from cosy_ui import cards
 from cosy_ui.handlers import FORM, Handlers, drawn_seed
-from cosy_ui.words import language, say
+from cosy_ui.words import WORDS, language, say
 
+EMPTY_LINE = "\u00a0"  # keeps the place of a line that comes later
 QUIET = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
 
@@ -23,6 +24,11 @@ def _example(path: str, spoken: str) -> tuple[tuple[int, np.ndarray], str]:
     """An example's sound and words; as samples, for Gradio serves no file that lies outside its own folders."""
     samples, rate_hz = soundfile.read(path, dtype="int16")
     return (rate_hz, samples), spoken
+
+
+def _example_name(stem: str, words: gr.I18n) -> Any:
+    """In the reader's language for those that come with the program; an operator's own keep their name."""
+    return words(f"example_{stem}") if f"example_{stem}" in WORDS else stem
 
 
 class CloneTab:
@@ -67,7 +73,7 @@ class CloneTab:
             with gr.Row(elem_id="examples", visible=bool(examples)):
                 gr.Markdown(words("examples"), elem_id="examples-label")
                 self.examples = [
-                    (gr.Button(Path(clip).stem, size="sm", scale=0, min_width=64), clip, spoken)
+                    (gr.Button(_example_name(Path(clip).stem, words), size="sm", scale=0, min_width=64), clip, spoken)
                     for clip, spoken in examples
                 ]
             self.wave = gr.HTML(apply_default_css=False, elem_id="clip-wave")
@@ -88,8 +94,9 @@ class CloneTab:
 
     def _words(self, words: gr.I18n) -> None:
         with gr.Column(elem_id="text-box") as self.text_box:
-            hint = "text_hint_shared" if self.shared else "text_hint"
-            self.text = gr.Textbox(label=words("text"), info=words(hint), lines=4, max_lines=14, elem_id="text")
+            self.text = gr.Textbox(
+                label=words("text"), info=EMPTY_LINE, lines=4, max_lines=14, elem_id="text"
+            )  # what the model speaks is said on arrival
             self.marks = gr.HTML(apply_default_css=False, elem_id="marks")
             self.parts = gr.HTML(apply_default_css=False, elem_id="parts")
         with gr.Column(visible=False, elem_id="instruction-box") as self.instruction_box:

@@ -30,6 +30,7 @@ def results(kept: Kept, lang: str) -> str:
         return ""
     return (
         bars(kept, lang)
+        + _spread_note(finished, lang)
         + (_difference_switch(lang) if len(finished) > 1 else "")
         + f'<ol class="ways">{"".join(_card(kept, i, lang) for i in range(len(outcomes)))}</ol>'
         + (_blind(kept, lang) if len(finished) > 1 else "")
@@ -63,6 +64,12 @@ def _bar(outcome: Outcome, stages: dict[str, float], longest: float, lang: str) 
         f'<span class="stack" role="img" aria-label="{told}">{parts}</span>'
         f'<span class="bar-sum">{sum(stages.values()):,.0f} ms</span></div>'
     )
+
+
+def _spread_note(finished: list[Outcome], lang: str) -> str:
+    """What the figures are; nothing where each way ran once."""
+    several = any(len(o.runs) > 1 for o in finished)
+    return f'<p class="dim spread">{say("cmp_spread_is", lang)}</p>' if several else ""
 
 
 def _difference_switch(lang: str) -> str:

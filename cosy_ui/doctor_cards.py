@@ -10,6 +10,7 @@ from cosy_engine.health.anchors import ANCHORS
 from cosy_engine.health.doctor import Verdict, predictions, report
 from cosy_engine.health.facts import Facts
 from cosy_ui.doctor_words import anchor_words, command_of, doctor_words
+from cosy_ui.messages import note_words
 from cosy_ui.words import say
 
 LIVE = (
@@ -140,10 +141,10 @@ def fact_list(facts: Facts, lang: str) -> str:
         ("f_cuda", ", ".join(filter(None, (f.torch_cuda and f"CUDA {f.torch_cuda}", f.cudnn and f"cuDNN {f.cudnn}")))),
         ("f_onnx", f.onnx_provider or ""),
         ("f_tools", ", ".join(say("doc_yes" if there else "doc_no", lang, name=name) for name, there in
-                              (("Triton", f.triton), ("C compiler", f.compiler), ("ffmpeg", f.ffmpeg)) if there is not None)),
+                              (("Triton", f.triton), (say("doc_compiler", lang), f.compiler), ("ffmpeg", f.ffmpeg)) if there is not None)),
         ("f_text", doctor_words(f.normaliser or "", lang)),
         ("f_proxy", ", ".join(f.proxy)),
-        ("f_model", f.model or doctor_words(f.model_error or "", lang)),
+        ("f_model", note_words(f.model or "", lang) or doctor_words(f.model_error or "", lang)),
         ("f_launch", f"{f.launch_us:.1f} µs" if f.launch_us else ""),
         ("f_sync", f"{f.sync_us:.1f} µs" if f.sync_us else ""),
         ("f_copy", f"{f.copy_bytes_s / 1e9:,.0f} GB/s" if f.copy_bytes_s else ""),

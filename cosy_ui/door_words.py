@@ -1,7 +1,5 @@
 """Words of the door: why a call goes no further; part of words.WORDS."""
 
-from cosy_ui.guests import PUBLIC
-
 DOOR_WORDS: dict[str, tuple[str, str]] = {
     "login_first": (
         "Log in first: open the page, or send name and password.",
@@ -40,9 +38,5 @@ DOOR_WORDS: dict[str, tuple[str, str]] = {
     "disk": (
         "The file could not be written ({why}): tell the operator, or try again in a few minutes.",
         "文件无法写入（{why}）：请告知管理者，或几分钟后重试。",
-    ),
-    "text_hint_shared": (
-        f"Up to {PUBLIC.text_chars} characters on this shared page, in any language that the model speaks",
-        f"公开页面最长 {PUBLIC.text_chars} 字",
     ),
 }

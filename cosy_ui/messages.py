@@ -36,7 +36,7 @@ CODES = {
 }
 MISSING = {
     "reference": "缺少参考音频：请上传或录制 3–10 秒的声音",
-    "transcript": "缺少参考音频的文字：请填写，或改用“跨语种克隆”（无需文字）",
+    "transcript": "缺少参考音频的文字：请填写，或改用“克隆（无文字）”",
     "instruction": "缺少朗读方式：例如“请小声地说”",
     "source": "缺少要转换的录音：请上传需要保留内容的录音",
 }
@@ -147,13 +147,16 @@ PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
         (r"(.+) is no audio: .*", r"\1 不是音频：请给出文件"),
         (r"the clip ends inside a word: it was cut at the pause before", "音频结尾处话未说完，已截到之前的停顿处"),
         (r"the reference is (quiet|loud): the audio's level was changed by (\S+) dB", r"参考音频音量不合适，输出已调整 \2 dB"),
-        (r"the reference speaks (\w+) and the text is (\w+): .*", r"参考音频是@1，文本是@2，可能带口音：“跨语种克隆”口音较轻，用与文本同语言的参考音频最好"),
+        (r"the reference speaks (\w+) and the text is (\w+): .*", r"参考音频是@1，文本是@2，可能带口音：“克隆（无文字）”口音较轻，用与文本同语言的参考音频最好"),
         (r"zh|Chinese", "中文"), (r"en|English", "英文"), (r"ja|Japanese", "日文"), (r"ko|Korean", "韩文"), (r"yue", "粤语"),
         (r"German", "德文"), (r"French", "法文"), (r"Spanish", "西班牙文"), (r"Italian", "意大利文"), (r"Russian", "俄文"),
-        (r"Portuguese", "葡萄牙文"), (r"Arabic", "阿拉伯文"), (r"Vietnamese", "越南文"), (r"another language", "另一种语言"),
-        (r"the transcript looks like ([^,]+), and this model speaks ([^:]+) only: .*", r"参考文字看起来是@1，而此模型只会@2：请下载完整模型（./run.sh fetch v3），或不填文字，用“跨语种克隆”只克隆音色"),
+        (r"Portuguese", "葡萄牙文"), (r"Arabic", "阿拉伯文"), (r"Vietnamese", "越南文"), (r"Dutch", "荷兰文"), (r"Polish", "波兰文"), (r"Swedish", "瑞典文"), (r"Turkish", "土耳其文"),
+        (r"Hebrew", "希伯来文"), (r"Thai", "泰文"), (r"Ukrainian", "乌克兰文"), (r"another language", "另一种语言"),
+        (r"the transcript looks like ([^,]+), and this model speaks ([^:]+) only: .*", r"参考文字看起来是@1，而此模型只会@2：请下载完整模型（./run.sh fetch v3），或不填文字，用“克隆（无文字）”只克隆音色"),
         (r"the \w+ looks like ([^,]+), and this model speaks ([^:]+) only: .*", r"文本看起来是@1，而此模型只会@2：请改写，或下载完整模型：./run.sh fetch v3"),
         (r"this model was not taught instructions.*", "此模型没有学过按指令朗读：请下载完整模型：./run.sh fetch v3"),
+        (r"small English demo voice", "小型英文演示声音 (small English demo voice)"),
+        (r"miniature \((\S+) layout, untrained\)", r"未训练的迷你模型 (\1)"),
         (r"A small English demo voice.*", "这是内置的小型英文演示声音，由合成语音训练；要完整音质请下载模型：./run.sh fetch v3"),
         (r"This is the untrained miniature.*", "这是未训练的迷你模型：权重随机，只会发出噪声。要合成语音请下载模型：./run.sh fetch v3"),
         (r"numbers were read by built-in rules.*", "数字由内置规则朗读：安装 wetext 效果更好"),

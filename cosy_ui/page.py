@@ -14,6 +14,7 @@ from starlette.middleware import Middleware
 
 from cosy_engine import Engine
 from cosy_engine.audio.transcribe import Transcriber
+from cosy_engine.text.languages import NAMES
 from cosy_ui import cards
 from cosy_ui.clone_tab import CloneTab
 from cosy_ui.compare_handlers import SHORT_CHARS, SHORT_VARIANTS, CompareHandlers
@@ -22,6 +23,7 @@ from cosy_ui.compare_tab import CompareTab
 from cosy_ui.doctor_cards import live
 from cosy_ui.doctor_handlers import DoctorHandlers
 from cosy_ui.doctor_tab import DoctorTab
+from cosy_ui.doctor_words import doctor_words
 from cosy_ui.endpoints import Endpoints, add_endpoints
 from cosy_ui.entrance import Page, owner_of
 from cosy_ui.file_routes import add_file_routes
@@ -97,6 +99,7 @@ def build_page(
                 transcribe_note(handlers.transcriber, lang),
                 "" if shared else unavailable_note(engine, lang),
                 cards.mode_hint("zero_shot", lang),
+                gr.update(info=text_hint(engine, guests.limits.text_chars, lang)),
                 short_note(shared, lang),
                 unavailable_note(engine, lang),
                 cards.status(say("cmp_idle", lang), kind="idle"),
@@ -110,7 +113,7 @@ def build_page(
             None,
             [head, clone.marks, clone.facts, clone.status, clone.card, clone.history, library.listed, clone.voice,
              clone.transcribe_why, clone.cannot,
-                clone.mode_hint, compare.short, compare.cannot, compare.status, compare.results,
+                clone.mode_hint, clone.text, compare.short, compare.cannot, compare.status, compare.results,
                 doctor.live, doctor.status],
             queue=False,
             api_visibility="private",
@@ -179,8 +182,8 @@ def example_clips(folder: Path) -> list[list[str]]:
 
 def head_words(engine: Engine, lang: str) -> str:
     """Title, and what is loaded in one line."""
-    line = say("loaded", lang, name=engine.name, device=engine.device)
-    line += " · " + say("numbers_by", lang, backend=engine.text.backend)
+    line = say("loaded", lang, name=note_words(engine.name, lang), device=engine.device)
+    line += " · " + say("numbers_by", lang, backend=doctor_words(engine.text.backend, lang))
     note = engine.card.get("note") or ""
     return (
         f'<div class="line"><h1>{say("title", lang)}</h1><span class="dim" id="model">{escape(line)}</span></div>'
@@ -201,6 +204,13 @@ def unavailable_note(engine: Engine, lang: str) -> str:
     by_reason: dict[str, list[str]] = {}
     for name, why in engine.unavailable.items():
         by_reason.setdefault(why, []).append(name)
-    return "".join(
-        cards.note(f"{', '.join(names)}: {note_words(why, lang)}") for why, names in by_reason.items()
-    )  # fmt: skip
+    comma, colon = ("、", "：") if lang == "zh" else (", ", ": ")
+    return "".join(cards.note(f"{comma.join(names)}{colon}{note_words(why, lang)}") for why, names in by_reason.items())
+
+
+def text_hint(engine: Engine, shared_chars: int | None, lang: str) -> str:
+    """How long a text may be and in which languages. shared_chars: the limit of a shared page."""
+    spoken = ("、" if lang == "zh" else ", ").join(note_words(NAMES[code], lang) for code in engine.text.languages)
+    about = say("text_hint_only", lang, languages=spoken) if spoken else say("text_hint_any", lang)
+    key, chars = ("text_hint_shared", shared_chars) if shared_chars else ("text_hint", engine.text.max_chars)
+    return f"{say(key, lang, chars=f'{chars:,}')}{'；' if lang == 'zh' else '; '}{about}"

@@ -42,7 +42,9 @@ def test_chinese_dark_phone_one_column_and_server_messages_in_chinese(open_page,
     fill(page, long_clip, text=LONG[:200] + "<break>")
     assert "只使用音频的" in page.locator("#transcript-note").inner_text()
     generate(page)
-    assert "不会朗读" in page.locator("#result-card").inner_text() and "首音" in page.locator("#metrics").inner_text()
+    assert (
+        "不会朗读" in page.locator("#result-card").inner_text() and "开始发声" in page.locator("#metrics").inner_text()
+    )
     width = page.evaluate("document.documentElement.scrollWidth")
     widest = page.evaluate(
         "Math.max(...[...document.querySelectorAll('.gradio-container *')].map(e => e.getBoundingClientRect().right))"

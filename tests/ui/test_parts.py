@@ -14,27 +14,49 @@ from cosy_engine.audio.clip_report import transcript_note
 from cosy_engine.audio.voice import save_voice
 from cosy_engine.settings.engine_config import TIERS
 from cosy_engine.settings.modes import MODES
+from cosy_engine.text.languages import NAMES
 from cosy_engine.text.tokenizer import special_tokens
 from cosy_engine.types import Clip
 from cosy_ui import cards
 from cosy_ui.audio_files import safe_name, srt
 from cosy_ui.clips import read_window, write_window
+from cosy_ui.doctor_words import PATTERNS as DOCTOR_PATTERNS
 from cosy_ui.entrance import owner_of, whole
 from cosy_ui.jobs import JobTable
-from cosy_ui.messages import CODES, INTERNAL, error_words, note_words
+from cosy_ui.messages import CODES, INTERNAL, PATTERNS, error_words, note_words
+from cosy_ui.page import head_words, text_hint, unavailable_note
 from cosy_ui.sessions import GRACE_S, IDLE_S, MAX_TAKES, MAX_VOICES, Sessions, shared_voices
 from cosy_ui.words import WORDS, language, say
 from tests.test_engine import speechlike
 from tests.ui.engine_words import sentences
 
 CHINESE = re.compile("[\u4e00-\u9fff]")
+MADE = {*MODES, *TIERS, *(f"hint_{mode}" for mode in MODES), *(f"v_{code}" for code in VERDICTS)}  # keys put together
+MADE |= {f"example_{text.stem}" for text in Path("assets/voices").glob("*.txt")}  # every clip that we ship has its name
 
 
 def test_every_word_has_both_languages_with_the_same_values():
     for key, (english, chinese) in WORDS.items():
         assert key.isascii() and english and chinese
         assert set(re.findall(r"{(\w+)}", english)) == set(re.findall(r"{(\w+)}", chinese)), key
-    assert {*MODES, *TIERS, *(f"hint_{mode}" for mode in MODES)} | {f"v_{code}" for code in VERDICTS} <= set(WORDS)
+    assert set(WORDS) >= MADE
+
+
+def test_chinese_sentences_have_chinese_punctuation_and_known_things_have_chinese_names(engine):
+    written = [chinese for _, chinese in WORDS.values()]
+    written += [chinese for _, chinese in PATTERNS] + [chinese for _, chinese in DOCTOR_PATTERNS] + [*CODES.values()]
+    assert [words for words in written if re.search("[\u4e00-\u9fff][:,;!?]", words)] == []
+    assert "fp16：" in unavailable_note(engine, "zh") and "迷你模型" in head_words(engine, "zh")
+    assert "小型英文演示声音" in note_words("small English demo voice", "zh")
+
+
+def test_the_hint_at_the_text_says_which_languages_the_model_speaks(engine):
+    assert text_hint(engine, None, "en") == "Up to 5,000 characters; in any language that the model speaks"
+    english = SimpleNamespace(text=SimpleNamespace(languages=("en",), max_chars=5000))
+    assert text_hint(english, 600, "en") == "Up to 600 characters on this shared page; this model speaks English only"
+    assert text_hint(english, None, "zh") == "最多 5,000 字；此模型只会说英文"
+    every = SimpleNamespace(text=SimpleNamespace(languages=tuple(NAMES), max_chars=5000))
+    assert not re.search("[A-Za-z]", text_hint(every, None, "zh"))
 
 
 def test_every_used_word_exists():
@@ -45,8 +67,7 @@ def test_every_used_word_exists():
 
 def test_no_word_is_left_over():
     used = "".join(file.read_text(encoding="utf-8") for file in Path("cosy_ui").glob("*.py") if file.name != "words.py")
-    made = {*MODES, *TIERS, *(f"hint_{mode}" for mode in MODES), *(f"v_{code}" for code in VERDICTS)}
-    assert [key for key in WORDS if key not in made and f'"{key}"' not in used and f"'{key}'" not in used] == []
+    assert [key for key in WORDS if key not in MADE and f'"{key}"' not in used and f"'{key}'" not in used] == []
 
 
 def test_every_sentence_of_the_engine_reaches_the_page_in_chinese():
