@@ -1,9 +1,8 @@
 """One decode step in few plain torch operations, made to be captured: no Triton, no compiler, no host decision.
 
-Same mathematics as SpeechLM.decode_step. What differs: q, k, v and gate, up are one product each; residuals are added in place by
-the product that makes them; q, k, v are turned together, v by nothing, with rotations that are looked up and biases that are
-turned for all layers at once; keys and values are written by one operation; the query heads of a KV head are read as
-queries of one head; the attention mask is made once a step.
+Same mathematics as SpeechLM.decode_step. What differs: q, k, v and gate, up are one product each; biases and residuals are added by
+the product that makes them; q, k, v are turned together, v by nothing, with rotations that are looked up; keys and values are
+written by one operation; the query heads of a KV head are read as queries of one head; the attention mask is looked up once a step.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class LayerWeights:
 
     norm_in: Tensor
     qkv: Tensor
-    qkv_bias: Tensor  # fp32
+    qkv_bias: Tensor  # (heads + 2 kv) * head_dim, fp32
     out: Tensor
     norm_mlp: Tensor
     gate_up: Tensor
@@ -42,11 +41,14 @@ class TorchStep:
         angle = torch.arange(positions + 1, dtype=torch.float32, device=lm.device)[:, None]
         angle = angle * self.spec.rope_theta ** (-half / self.spec.head_dim)
         self.rotary = torch.polar(torch.ones_like(angle), angle)[:, None]  # (S, 1, head_dim / 2) complex
-        turned = self.rotary.expand(-1, self.spec.heads + self.spec.kv_heads, -1)
-        # (S, heads + 2 kv, head_dim / 2) complex: q and k turn, v stays
-        self.turns = torch.cat([turned, torch.ones_like(turned[:, : self.spec.kv_heads])], dim=1)
-        biases = torch.stack([layer.qkv_bias for layer in self.layers])
-        self.biases = _pairs(biases, self.spec.head_dim)[:, None]  # (layers, 1, ...) of the same form
+        # (S, heads + 2 kv, 2 to, 2 from, head_dim / 2), halves of a head: q and k turn, v stays
+        turning, staying = self.spec.heads + self.spec.kv_heads, self.spec.kv_heads
+        turned = _rotation(angle)[:, None].expand(-1, turning, -1, -1, -1)
+        stayed = _rotation(torch.zeros_like(angle))[:, None].expand(-1, staying, -1, -1, -1)
+        self.turns = torch.cat([turned, stayed], dim=1)
+        self.biases = torch.stack([layer.qkv_bias for layer in self.layers])[:, None]  # (layers, 1, ...)
+        hidden = torch.full((positions + 1, positions + 1), -torch.inf, dtype=lm.dtype, device=lm.device)
+        self.masks = hidden.triu_(1)  # (S, S): a query at a row's position sees keys up to itself
 
     def _fuse(self, layer) -> LayerWeights:
         attention, mlp = layer.self_attn, layer.mlp
@@ -66,17 +68,20 @@ class TorchStep:
     def through(self, x: Tensor, turn: Tensor, attend: Callable[[int, Tensor, Tensor], Tensor]) -> Tensor:
         """(N, D) fp32 through all layers, in place, the final norm not included.
 
-        turn: (N, heads + 2 kv, head_dim / 2) of `turns`. attend: (layer, query (N, heads, head_dim), key and value (N, 2, kv, head_dim))
-        -> what is heard, (N, heads * head_dim).
+        turn: (N, heads + 2 kv, 2, 2, head_dim / 2) of `turns`. attend: (layer, query (N, heads, head_dim), key and value
+        (N, 2, kv, head_dim)) -> what is heard, (N, heads * head_dim).
         """
         spec, dtype, width = self.spec, self.lm.dtype, self.spec.head_dim
-        biases = torch.view_as_real(self.biases * turn).transpose(-1, -2)
+        mixed = self.biases.repeat(1, len(x), 1)  # (layers, N, ...), to which the products add
         for number, layer in enumerate(self.layers):
             normed = F.rms_norm(x, x.shape[-1:], layer.norm_in, spec.rms_eps).to(dtype)
-            turned = torch.view_as_real(_pairs(_mm(normed, layer.qkv), width) * turn).transpose(-1, -2)
-            mixed = torch.empty(turned.shape, dtype=dtype, device=x.device)
-            mixed = torch.add(turned, biases[number], out=mixed).view(len(x), -1, width)
-            heard = attend(number, mixed[:, : spec.heads], mixed[:, spec.heads :].view(len(x), 2, spec.kv_heads, width))
+            _add(mixed[number], normed, layer.qkv)
+            # feature j of a head pairs with j + head_dim / 2
+            pairs = mixed[number].view(len(x), -1, 1, 2, width // 2) * turn
+            both = torch.empty(pairs.shape[:3] + pairs.shape[4:], dtype=dtype, device=x.device)
+            both = torch.add(*pairs.unbind(3), out=both).view(len(x), -1, width)
+            query, key_value = both[:, : spec.heads], both[:, spec.heads :].view(len(x), 2, spec.kv_heads, width)
+            heard = attend(number, query, key_value)
             _add(x, heard, layer.out)
             normed = F.rms_norm(x, x.shape[-1:], layer.norm_mlp, spec.rms_eps).to(dtype)
             gate, up = _mm(normed, layer.gate_up).chunk(2, dim=-1)
@@ -89,9 +94,7 @@ class TorchStep:
         spec, lm = self.spec, self.lm
         position = state.cache.length[:rows]
         x = F.embedding(state.token[:rows], lm.speech_embedding.weight).float()
-        seen = torch.arange(context, device=x.device) <= position[:, None]
-        mask = torch.zeros(rows, 1, spec.heads // spec.kv_heads, context, dtype=lm.dtype, device=x.device)
-        mask.masked_fill_(~seen[:, None, None], -torch.inf)
+        mask = self.masks[:, :context][position[:, None, None].expand(-1, 1, spec.heads // spec.kv_heads)]
         every = torch.arange(rows, device=x.device)
 
         def attend(number: int, query: Tensor, key_value: Tensor) -> Tensor:
@@ -129,17 +132,17 @@ class TorchStep:
         lm.finish_step(state, rows, logits)
 
 
+def _rotation(angle: Tensor) -> Tensor:
+    """(S, n) -> (S, 2, 2, n), what each feature of a pair gives to the left one and to the right one."""
+    cos, sin = angle.cos(), angle.sin()
+    return torch.stack([torch.stack([cos, -sin], dim=1), torch.stack([sin, cos], dim=1)], dim=1)
+
+
 def _mm(x: Tensor, weight: Tensor) -> Tensor:
     """(B, K) x (K, N) -> (B, N) fp32, accumulated and written in fp32."""
     if x.dtype == torch.float32:
         return x @ weight
     return torch.mm(x, weight, out_dtype=torch.float32) if x.is_cuda else (x @ weight).float()
-
-
-def _pairs(x: Tensor, width: int) -> Tensor:
-    """(N, heads * width) -> (N, heads, width / 2) complex: feature j of a head pairs with j + width / 2."""
-    left, right = x.unflatten(-1, (-1, 2, width // 2)).unbind(-2)
-    return torch.complex(left, right)
 
 
 def _add(total: Tensor, x: Tensor, weight: Tensor, alpha: float = 1.0) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from cosy_engine.settings.model_spec import SamplingSpec
 
 ID_BITS = 20  # of a sorting key; ids stay far below 2^20
+BELOW_ONE = 1 - 2**-32  # largest uniform, above all of fp32 that are below 1: times a sum it stays below that sum
 
 
 def nucleus(log_probs: Tensor, spec: SamplingSpec) -> tuple[Tensor, Tensor]:
@@ -26,7 +27,7 @@ def nucleus(log_probs: Tensor, spec: SamplingSpec) -> tuple[Tensor, Tensor]:
     # Non-negative floats order like their bits.
     size = probs.shape[-1]
     reverse = torch.arange(size - 1, -1, -1, device=probs.device)
-    keys = (probs.view(torch.int32).long() << ID_BITS) | reverse
+    keys = torch.add(reverse, probs.view(torch.int32), alpha=1 << ID_BITS)
     top = keys.topk(min(spec.top_k, size), dim=-1).values
     ids = size - 1 - (top & ((1 << ID_BITS) - 1))
     ordered = probs.gather(1, ids)
@@ -40,8 +41,10 @@ def mass_before(ordered: Tensor) -> Tensor:
     """
     if ordered.is_cuda:
         # A scan along the first axis of a matrix adds in this order, one thread for a column; a lone column is added otherwise.
-        shifted = torch.nn.functional.pad(ordered[:, :-1], (1, 0))
-        return torch.cat([shifted, shifted]).T.contiguous().cumsum(0)[:, : len(ordered)].T
+        rows, columns = ordered.shape
+        shifted = ordered.new_zeros(columns, rows + 1)
+        shifted[1:, :rows] = ordered[:, :-1].T
+        return shifted.cumsum(0)[:, :rows].T
     before = [torch.zeros_like(ordered[:, 0])]
     for column in ordered[:, :-1].unbind(1):
         before.append(before[-1] + column)
@@ -49,12 +52,10 @@ def mass_before(ordered: Tensor) -> Tensor:
 
 
 def inverse_cdf(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Index drawn with probability proportional to weights (B, K) for uniform (B,) in [0, 1); never a zero weight."""
-    cdf = weights.double().cumsum(-1)  # fp64: the same index on every device
+    """Index drawn with probability proportional to weights (B, K) for uniform (B,) up to BELOW_ONE; never a zero weight."""
+    cdf = weights.cumsum(-1, dtype=torch.float64)  # the same index on every device
     target = uniform.double() * cdf[:, -1]
-    index = (cdf <= target[:, None]).sum(-1)
-    last = (cdf < cdf[:, -1:]).sum(-1)  # where the sum is complete: a uniform of 1 must not go on to zero weights
-    return torch.minimum(index, last)
+    return (cdf <= target[:, None]).sum(-1)
 
 
 def without(log_probs: Tensor, ids: Tensor) -> Tensor:
@@ -68,6 +69,7 @@ def repetition_aware(log_probs: Tensor, recent: Tensor, uniforms: Tensor, spec: 
     Args: log_probs: (B, V). recent: (B, window) the last ids of each row, -1 where there is none yet.
     uniforms: (B, 2) for the two draws. Both are computed always: no branch depends on data.
     """
+    uniforms = uniforms.double().clamp(max=BELOW_ONE)
     candidates, weights = nucleus(log_probs, spec)
     first = candidates.gather(1, inverse_cdf(weights, uniforms[:, 0])[:, None])[:, 0]
     repeats = (recent == first[:, None]).sum(-1)

@@ -182,7 +182,7 @@ class SpeechLM(nn.Module):
         spec = self.spec
         active = ~state.done
         total = log_probs.sum(-1)
-        finite = total - total == 0  # not finite as soon as one of them is not
+        broken = total - total != 0  # as soon as one of them is not finite
         early = (state.step < state.min_tokens)[:, None] & state.forbid_early
         masked = torch.where(state.forbid | early, -torch.inf, log_probs)
         if sampler is None:
@@ -192,7 +192,8 @@ class SpeechLM(nn.Module):
         else:
             ids = sampler(masked, state)
         stops = ids >= spec.speech_tokens
-        emit = active & ~stops & finite
+        over = stops | broken
+        emit = active > over  # of bools: and not
         at = state.step.clamp(max=state.out.shape[1] - 1)[:, None]
         state.out.scatter_(1, at, torch.where(emit[:, None], ids[:, None], state.out.gather(1, at)))
         rolled = torch.cat([state.recent[:, 1:], ids[:, None]], dim=1)
@@ -201,8 +202,8 @@ class SpeechLM(nn.Module):
         state.stop_id.copy_(torch.where(active & stops, ids, state.stop_id))
         state.step += emit
         state.draw += active
-        state.finite &= finite | ~active
-        state.done |= active & (stops | ~finite | (state.step >= state.max_tokens))
+        torch.gt(state.finite, active & broken, out=state.finite)
+        state.done |= over | (state.step >= state.max_tokens)  # of rows that had ended nothing is changed by it
 
     def read(self, state: DecodeState, row: int) -> Progress:
         """Copy one row's results to the host: the only synchronisation of decoding."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from cosy_engine.llm.bistream import Bistream
-from cosy_engine.llm.sampling import inverse_cdf, nucleus, without
+from cosy_engine.llm.sampling import BELOW_ONE, inverse_cdf, nucleus, repetition_aware, without
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.weights import load_llm
 from cosy_engine.scheduling.guard import SilenceLimiter
@@ -180,7 +180,14 @@ def test_inverse_cdf_draws_each_index_as_often_as_its_weight():
     uniform = (torch.arange(1000) + 0.5) / 1000  # a grid: counts are exact, not statistical
     drawn = inverse_cdf(weights.expand(1000, -1), uniform)
     assert torch.bincount(drawn, minlength=6).tolist() == [0, 500, 0, 250, 250, 0]
-    assert inverse_cdf(weights, torch.tensor([1.0])).item() == 4  # never past the last possible id
+    assert inverse_cdf(weights, torch.tensor([BELOW_ONE], dtype=torch.float64)).item() == 4
+
+
+def test_a_uniform_of_one_stays_within_what_may_be_drawn():
+    log_probs = torch.tensor([[0.4, 0.3, 0.3, 0.0]]).log()
+    ones, spec = torch.ones(1, 2), SamplingSpec()
+    assert repetition_aware(log_probs, torch.full((1, 10), -1), ones, spec).item() == 2
+    assert repetition_aware(log_probs, torch.full((1, 10), 2), ones, spec).item() == 1
 
 
 @pytest.mark.parametrize("version", VERSIONS)
