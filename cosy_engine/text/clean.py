@@ -12,13 +12,14 @@ from collections.abc import Iterable
 # Characters that are drawn as nothing and would become tokens: zero-width, bidi controls, soft hyphen, BOM, selectors.
 INVISIBLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
-    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\uffff\U000e0000-\U000e0fff]"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\ufffd-\uffff\U000e0000-\U000e0fff]"
 )
 JOINERS = re.compile("[\u200c\u200d]")  # meaningful only inside Arabic and Indic words
 EMOJI = re.compile(
     "[\u2190-\u21ff\u2300-\u23ff\u2500-\u27bf\u2900-\u297f\u2b00-\u2bff\u3030\u303d\u3297\u3299\u20e3\u2022\u00a9\u00ae"
     "\u2122\U0001f000-\U0001faff]+"
 )
+EMOTICON = re.compile(r"(?<!\w)[:;][-^']?[()DPp|*/\\](?![\w/])")
 BLANKS = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 SQUARED = re.compile("[\u3371-\u33df]")  # units set in one square: kg, km, mm
 LINE_ENDS = re.compile("\r\n?|[\u0085\u2028\u2029\v\f]")
@@ -46,24 +47,20 @@ PREFIX = re.compile(rf"\s*You are a helpful assistant\.\s*{OPEN}\s*{BAR}\s*endof
 
 
 def clean_characters(text: str, keep_emoji: bool = False) -> str:
-    """NFC text with `\\n` line ends and plain blanks, without invisible, private, unassigned or emoji characters.
+    """NFC text with `\\n` line ends and plain blanks, without invisible, control, private, unassigned or emoji characters.
 
-    Full-width letters and digits become narrow. An emoji becomes a blank, so that it parts words.
+    Full-width letters and digits become narrow. What is drawn, or may stand for something, becomes a blank, so that it parts
+    words: an emoji, a control, private or unassigned character, half of a surrogate pair.
     """
-    text = text.encode("utf-8", "ignore").decode("utf-8")
     text = LINE_ENDS.sub("\n", text)
     text = re.sub("([0-9#*])\ufe0f?\u20e3", r"\1 ", text)  # keycaps keep their digit
     text = INVISIBLE.sub("", text)
     text = _drop_joiners(text)
     if not keep_emoji:
-        text = EMOJI.sub(" ", text)
+        text = EMOTICON.sub(" ", EMOJI.sub(" ", text))
     text = BLANKS.sub(" ", text).translate(NARROW)
     text = SQUARED.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text.replace("㎡", "m²").replace("㎥", "m³"))
-    text = "".join(
-        c
-        for c in text
-        if c == "\n" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cn", "Cs") or c in "\u200c\u200d"
-    )
+    text = "".join(map(_drawn, text))
     text = STACKED.sub(r"\1", unicodedata.normalize("NFC", text))
     return unicodedata.normalize("NFC", text)
 
@@ -124,6 +121,14 @@ def strip_prefix(text: str) -> str:
 def _phone_like(inner: str) -> bool:
     """A pinyin or CMU bracket that this release does not have."""
     return bool(re.fullmatch(r"[A-Z]{1,2}[0-2]?|[a-zü\u00e0-\u01dc]{1,5}[1-5]?", inner))
+
+
+def _drawn(c: str) -> str:
+    """c, or what stands for it where it is no character that a model knows."""
+    if c == "\n" or c in "\u200c\u200d":
+        return c
+    kind = unicodedata.category(c)
+    return "" if kind == "Cf" else " " if kind[0] == "C" else c
 
 
 def _drop_joiners(text: str) -> str:

@@ -34,6 +34,7 @@ SPOKEN_MARKS = set(".,!?;:'\"-–—()…·&/，。！？；：、“”‘’�
 WRAPPED_CHARS = {True: 25, False: 60}  # a line at least this long was broken by its editor, not by its author
 LONGEST_READ = 400  # characters the rules see at once: no sentence is longer, and some are quadratic in digits
 MOST_NUMBERS = 12  # in a clause for wetext, whose time grows with the square of their readings; no clause has more
+ELLIPSIS = re.compile(r"(?<!/)\.{3,}(?=\w)")  # a word or number begins behind it, and its last dot is no decimal point
 END_MARK = re.compile(r"[.!?。！？…:：;；,，、—~～\"”』」)）\]】]$")
 
 
@@ -74,7 +75,7 @@ class TextNormalizer:
         notes += tag_notes
         if self._mark_pattern:
             text = self._mark_pattern.sub(lambda m: self._shield[m[0]], text)
-        text = _plain_numerals(_without_markdown(text))
+        text = _plain_numerals(_without_markdown(ELLIPSIS.sub("... ", text)))
         wide_marks = re.search("[，。！？；：、]", text)
         whole = language or detect(text, fallback="zh" if wide_marks else "en")
         text = _paragraphs(text, wide=whole in ("zh", "ja"))

@@ -22,6 +22,10 @@ COMMAS = "，,،､—–"
 CLOSERS = "”’」』）)]】》〉»›〕］｝}"
 STRAIGHT_QUOTES = "\"'"
 
+# Marks before the first word are for the eye; a model may speak at them.
+_MARKS = re.escape(STOPS + CLAUSES + COMMAS)
+LEADING = re.compile(rf"^([{re.escape(STRAIGHT_QUOTES)}“‘「『《（(]*)[{_MARKS}\s][{_MARKS}\s{re.escape(CLOSERS)}]*")
+
 # Silence wanted after a segment, by its last mark: what a calm reader leaves.
 PARAGRAPH_S, STOP_S, CLAUSE_S, COMMA_S, FORCED_S = 0.5, 0.3, 0.2, 0.1, 0.05
 
@@ -95,10 +99,11 @@ def _spoken(text: str, whole: re.Pattern | None) -> bool:
 
 
 def _sentences(text: str) -> list[_Piece]:
-    """Cut after each run of end or clause marks and the closers behind it."""
-    pieces, start, i = [], 0, 0
+    """Cut after each run of end or clause marks and the closers behind it, where a word has come before."""
+    pieces, start, i, begun = [], 0, 0, False
     while i < len(text):
-        if not ends_piece(text, i):
+        begun = begun or speakable(text[i])
+        if not begun or not ends_piece(text, i):
             i += 1
             continue
         end = i + 1
@@ -108,10 +113,14 @@ def _sentences(text: str) -> list[_Piece]:
             if not (stop or c in CLOSERS or (c in STRAIGHT_QUOTES and _closing(text, start, end))):
                 break
             end += 1
-        pieces.append(_Piece(text[start:end].strip(), last_line="\n" in text[i:end]))
-        start = i = end
-    pieces.append(_Piece(text[start:].strip()))
+        pieces.append(_Piece(_from_first_word(text[start:end]), last_line="\n" in text[i:end]))
+        start, i, begun = end, end, False
+    pieces.append(_Piece(_from_first_word(text[start:])))
     return _rejoin_marks(pieces)
+
+
+def _from_first_word(text: str) -> str:
+    return LEADING.sub(r"\1", text.strip()) if speakable(text) else text.strip()
 
 
 def _rejoin_marks(pieces: list[_Piece]) -> list[_Piece]:

@@ -88,6 +88,8 @@ BOTH = {  # read alike with wetext and by the built-in rules
     "50㎡ and 30㎏": "fifty square meters and thirty kilograms",
     "in 2008": "in two thousand and eight",
     "card 4111 1111 1111 1111": "card four one one one, one one one one, one one one one, one one one one",
+    "It took ...5 hours": "It took... five hours",
+    ".NET and the .com bubble": "dot NET and the dot com bubble",
     # other languages keep their letters and are never read in English
     "Bei 10 hoch 7 Metern … Fläche ändert sich": "Bei zehn hoch sieben Metern … Fläche ändert sich",
     "Das kostet 1.234,50 €.": "Das kostet eintausendzweihundertvierunddreißig Euro fünfzig.",
@@ -143,6 +145,14 @@ def test_quantities_are_quantities(normal, plain, text, readings):
         ("two  words  中文", "two words中文"),
         ("（括号）内容——破折号", "括号，内容，破折号"),
         ("e\u0301te\u0301 e\u0301", "été é"),
+        # what is no character parts words, as it is drawn or stood for something
+        ("a\0b", "a b"),
+        ("a\x1b\x7fb", "a b"),
+        ("你\x00好", "你好"),
+        ("one\ue000two\ufffcthree", "one two three"),
+        ("one\ud83dtwo", "one two"),
+        ("Great :-) see you ;) at 3:30 (note: (a) or b:(c))", "Great see you at three thirty (note: (a) or b:(c))"),
+        ("Wait...what", "Wait... what"),
     ],
 )
 def test_odd_characters_are_cleaned_silently(normal, text, clean):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import unicodedata
 
 import pytest
@@ -78,6 +79,38 @@ def test_closers_stay_with_their_sentence(closer):
 @pytest.mark.parametrize("text", ["。”你好", '！"好的', '."hello"', "？」はい"])
 def test_a_text_may_open_with_an_end_mark_and_a_quote(text):
     assert spoken("".join(texts(text, "zh"))) == spoken(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "segment"),
+    [
+        ("...hello...", "hello..."),
+        ("，，，hello", "hello。"),
+        ("?! What", "What。"),
+        (". . . hello", "hello。"),
+        ("— hello", "hello。"),
+        ('"... and then?"', '"and then?"'),
+        ("“……好吧”", "“好吧”。"),
+        ("。” hello", "hello。"),
+    ],
+)
+def test_marks_before_the_first_word_are_left_out(text, segment):
+    assert texts(text, "zh") == [segment]
+
+
+def test_marks_before_a_later_sentence_are_left_out():
+    assert [s.text for s in split_text("He said nothing.\n... And left. ...Then", words, join=False)] == [
+        "He said nothing.",
+        "And left.",
+        "Then.",
+    ]
+
+
+@pytest.mark.parametrize("text", ["." * 5000, "。”" * 2500, '"' * 2500 + "." * 2500, "- " * 2500, "a" + " ." * 2500])
+def test_a_page_of_marks_takes_no_time(text):
+    began = time.process_time()
+    texts(text, "zh")
+    assert time.process_time() - began < 1
 
 
 def test_text_without_marks_is_cut_between_words():
