@@ -70,6 +70,9 @@ class TextFrontend:
         self.tokenizer = tokenizer
         self.spec = spec
         self.languages = languages
+        self._only = (
+            languages[0] if len(languages) == 1 else None
+        )  # whose numbers are read in it, whatever a text looks like
         self.marks = tokenizer.marks if knows_tags else ()
         self._join, self._short = joins_sentences, short_texts
         self._written = (lambda text: text) if knows_capitals else lambda text: without_capitals(without_greek(text))
@@ -103,7 +106,7 @@ class TextFrontend:
             segments = tuple(Segment(s, STOP_S if i < len(found) - 1 else 0.0) for i, s in enumerate(found))
             notes, language = (), "zh" if re.search("[\u4e00-\u9fff]", clean) else "en"
         else:
-            normal = self.normalizer(text, language)
+            normal = self.normalizer(text, language or self._only)
             notes, language = normal.notes, normal.language
             segments = split_text(
                 self._written(normal.text), self.tokenizer.count, language, self.marks, join=self._join
@@ -112,7 +115,7 @@ class TextFrontend:
             raise TextUnspeakable(
                 "the text holds no word that can be spoken, only punctuation, symbols or tags: write some words"
             )
-        self._check_language(" ".join(segment.text for segment in segments), "text")
+        self._check_language(text, "text")
         return TextPlan(segments, notes, language)
 
     def transcript(self, text: str) -> tuple[str, tuple[str, ...]]:
@@ -122,9 +125,9 @@ class TextFrontend:
         """
         if self.compatible:
             return reference_text(strip_prefix(text), self.normalizer.wfst), ()
-        normal = self.normalizer(strip_prefix(text))
+        normal = self.normalizer(strip_prefix(text), self._only)
         spoken = self._written(" ".join(normal.text.split("\n")).strip())
-        self._check_language(spoken, "transcript")
+        self._check_language(text, "transcript")
         return (spoken, normal.notes) if speakable(spoken) else ("", normal.notes)
 
     def short_text_note(self, plan: TextPlan, transcript: str) -> str | None:
@@ -186,16 +189,21 @@ class TextFrontend:
         for text in texts:
             held += text
             heard = (heard + text)[-LANGUAGE_CHARS:]
-            self._check_language(self._written(heard), "text")
+            self._check_language(heard, "text", goes_on=True)
             cut = _open_tag(held)
             ready, held = held[:cut], held[cut:]
             if ids := self._piece_ids(ready):
                 yield ids
+        self._check_language(heard, "text")
         if ids := self._piece_ids(held):
             yield ids
 
-    def _check_language(self, text: str, what: str) -> None:
-        if not self.languages or (found := unspoken(text, self.languages)) is None:
+    def _check_language(self, text: str, what: str, goes_on: bool = False) -> None:
+        """Of a text as it was typed: its numbers are in no language yet."""
+        if not self.languages:
+            return
+        found = unspoken(self._written(clean_characters(text)), self.languages, goes_on=goes_on)
+        if found is None:
             return
         known = ", ".join(NAMES[language] for language in self.languages)
         raise LanguageUnknown(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Collection
@@ -83,37 +84,101 @@ def detect(text: str, fallback: str = "en") -> str:
     return _latin(text.lower(), fallback)
 
 
+# Words that stand in no English sentence but as a quotation: one of them tells a short text.
+_SURE = {
+    "de": "ich dich mich nicht bist ist wir sind gute guten danke bitte vielen herzlichen frohe geht geht's uhr tschüss hallo",
+    "fr": "je j'ai t'aime c'est n'est qu'est merci bonjour bonsoir salut oui nous vous très avec êtes suis voudrais bonne",
+    "es": "hola gracias buenos días buenas noches tardes estoy está usted muy eres quiero adiós llamo tengo mañana amo entiendo",
+    "it": "grazie buongiorno buonasera buona sono arrivederci questo questa voglio chiamo stai capisco",
+    "pt": "obrigado obrigada olá bom noite você não muito estou",
+    "nl": "goedemorgen goedendag ik heet jij bedankt alstublieft",
+    "pl": "dzień dobry cześć dziękuję jestem nie się proszę",
+    "sv": "hej jag heter är inte morgon",
+    "tr": "merhaba teşekkür teşekkürler günaydın nasılsın evet hayır",
+    "vi": "chào tôi",
+}
+SURE = {language: frozenset(words.split()) for language, words in _SURE.items()}
+GREETING = frozenset().union(*SURE.values())  # German writes nouns with capitals, and Guten Tag is no name
+# Said as they are by people who speak English, though words of them are in the tables.
+LOANS = (
+    "et tu brute", "c'est la vie", "que sera sera", "que será será", "bon appétit", "hasta la vista", "mi casa es su casa",
+    "je ne sais quoi", "la vie en rose", "la dolce vita", "buenos aires",
+)  # fmt: skip
+LOAN = re.compile("|".join(rf"\b{loan}\b".replace(" ", r",?\s") for loan in LOANS), re.I)
+LAUGHTER = re.compile(r"\b(h[aeio])(?:\s+\1)+\b", re.I)
+QUOTED = re.compile('["“„«»][^"“”„«»]*["“”«»]')
+PARTICLES = frozenset(
+    "von van vom der den dem das zu zum zur de du des di do dos da das del della la las le les los el il y e et und".split()
+)
+
+
 # Written in no other language here, so that they need no common word beside them.
 TELLING = {"pl": "łżźśćńęą", "tr": "ğış", "vi": "ạảấầẩẫậắằẳẵặẹẻẽếềểễệỉịọỏốồổỗộớờởỡợụủứừửữựỳỵỷỹđơư"}
 
 
-def unspoken(text: str, languages: Collection[str]) -> str | None:
+def unspoken(text: str, languages: Collection[str], *, goes_on: bool = False) -> str | None:
     """A language of text that is surely none of `languages`, "und" for letters that cannot be named; None: all may be spoken.
 
-    Letters of another script decide by themselves. Between languages of one script two common words do, or letters that no
-    other has, for names and titles from abroad stand in every language.
+    Letters of another script decide by themselves, as do letters that no other language has. Else words do, but not those that
+    any language may hold of another (see _own_words): one of SURE in six where no common word of `languages` stands beside it, or
+    two common words more than there are of any of `languages`. goes_on: more of the text will come, so that one word decides
+    nothing yet.
     """
-    text = unicodedata.normalize("NFKC", text)
-    if "zh" not in languages and "ja" not in languages and (HAN.search(text) or KANA.search(text)):
-        return detect("".join(HAN.findall(text) + KANA.findall(text)))
+    text = unicodedata.normalize("NFKC", text).replace("’", "'")
+    letters = "".join(c if c.isalpha() else " " for c in text)  # ฿ is of no language
+    if "zh" not in languages and "ja" not in languages and (HAN.search(letters) or KANA.search(letters)):
+        return detect("".join(HAN.findall(letters) + KANA.findall(letters)))
     for language, script in SCRIPTS:
-        if language not in languages and script.search(text):
-            return detect("".join(script.findall(text)))
+        if language not in languages and script.search(letters):
+            return detect("".join(script.findall(letters)))
     if "es" not in languages and ("¿" in text or "¡" in text):
         return "es"
-    if OTHER_SCRIPTS.search(text) or any(_is_foreign_letter(c) for c in text):
+    if OTHER_SCRIPTS.search(letters) or any(_is_foreign_letter(c) for c in letters):
         return "und"
-    words = text.lower().split()
-    for language, letters in TELLING.items():
-        told = sum(any(c in letters for c in word) for word in words)
-        if language not in languages and told >= min(2, len(words)) and 4 * told > len(words):
+    words = text.split()
+    for language, telling in TELLING.items():
+        told = [word for word in words if any(c in telling for c in word.lower())]
+        # A word with a capital may be a name.
+        if (
+            language not in languages
+            and len(told) > max(1, len(words) // 4)
+            and any(word[0].islower() for word in told)
+        ):
             return language
+    own = _own_words(text)
     scores = _latin_scores(text.lower())
-    if not scores:
-        return None
     known = max((scores.get(language, 0) for language in languages), default=0)
-    best = max(scores, key=scores.get)
-    return best if best not in languages and scores[best] >= known + 2 else None
+    sure = {
+        language: sum(word in telling for word in own)
+        for language, telling in SURE.items()
+        if language not in languages
+    }
+    likely = max(sure, key=sure.get)
+    if not goes_on and known < 1 and sure[likely] and 6 * sure[likely] >= len(own):
+        return likely
+    scores = {language: score for language, score in _latin_scores(" ".join(own)).items() if language not in languages}
+    best = max(scores, key=scores.get, default=None)
+    return best if best and scores[best] >= known + 2 else None
+
+
+def _own_words(text: str) -> list[str]:
+    """Words of text in lower case without what a text of any language may hold of another: quotations, if words are around them,
+    LOANS, and names and titles, which are words with capitals and the PARTICLES between (Ursula von der Leyen, Los Gatos)."""
+    around = QUOTED.sub(" ", text)
+    text = LOAN.sub(" ", around if any(map(str.isalpha, around)) else text)
+    cased = any(map(str.islower, text))
+    own = []
+    for clause in re.split(r"[.!?,;:…\n]+(?=\s|$)", text):
+        words = _latin_words(clause)
+        capitals = [i for i, word in enumerate(words) if cased and word[0].isupper()]
+        names = {
+            i
+            for first, last in itertools.pairwise(capitals)
+            if PARTICLES.issuperset(words[first + 1 : last])
+            for i in range(first, last + 1)
+        }
+        own += [word.lower() for i, word in enumerate(words) if i not in names or word.lower() in GREETING]
+    return own
 
 
 def _is_foreign_letter(c: str) -> bool:
@@ -124,7 +189,7 @@ def _is_foreign_letter(c: str) -> bool:
 
 
 def _latin_words(text: str) -> list[str]:
-    """Words of lower-case text that may tell a language: no addresses, numbers, units or single letters."""
+    """Words of text that may tell a language: no addresses, numbers, units or single letters."""
     text = re.sub(r"(?<!\S)\S+\.\S+", " ", text)
     text = re.sub(
         r"(?<!\S)\S*[@/\d]\S*(?:\s?(?:[kcmμn]?[mglWVAJ]|[kMGT]?(?:b|hz)|mmhg|lbs?|ft|oz|mph|min)\b)?",
@@ -132,7 +197,7 @@ def _latin_words(text: str) -> list[str]:
         text,
         flags=re.I,
     )
-    text = "".join(c if c.isalpha() or c == "'" else " " for c in text)
+    text = LAUGHTER.sub(" ", "".join(c if c.isalpha() or c == "'" else " " for c in text))
     return re.findall(r"[^\W\d_]+(?:'[^\W\d_]+)?", text)
 
 
@@ -160,6 +225,6 @@ def _latin(text: str, fallback: str) -> str:
     best = max(scores.values())
     likely = fallback if fallback in scores else "en"
     if best == 0:  # names and rare words only: one may stand in a text of the fallback's language, more may be anything
-        words = [word for word in _latin_words(text) if len(word) > 1 or not word.isascii()]
+        words = {word for word in _latin_words(text) if len(word) > 1 or not word.isascii()}
         return fallback if text.isascii() and len(words) == 1 else "und"
     return likely if scores[likely] == best else max(scores, key=scores.get)

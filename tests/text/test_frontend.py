@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cosy_engine.errors import TextEmpty, TextTooLong, TextUnspeakable
+from cosy_engine.errors import LanguageUnknown, TextEmpty, TextTooLong, TextUnspeakable
 from cosy_engine.settings.modes import MODES
 from cosy_engine.text.frontend import SYSTEM, TextFrontend
 from tests.text import steady
@@ -218,6 +218,24 @@ def test_pieces_are_ready_as_they_come(frontends):
     pieces = frontends["v2"].pieces(source())
     next(pieces)
     assert fed == ["one "]
+
+
+def test_a_model_of_one_language_reads_numbers_in_it_and_knows_it_by_the_words_alone(tokenizers):
+    frontend = TextFrontend(tokenizers["v2"], SimpleNamespace(needs_prefix=False), languages=("en",))
+    plan = frontend.plan("El Niño: 5 typhoons.")
+    assert plan.language == "en" and plan.segments[0].text == "El Niño: five typhoons."
+    for text in ("Ich habe 1 Hund und 30 Katzen.", "Guten Tag."):
+        with pytest.raises(LanguageUnknown, match="German"):
+            frontend.plan(text)
+        with pytest.raises(LanguageUnknown, match="transcript looks like German"):
+            frontend.transcript(text)
+
+
+def test_a_text_in_pieces_is_judged_by_one_word_only_at_its_end(tokenizers):
+    frontend = TextFrontend(tokenizers["v2"], SimpleNamespace(needs_prefix=False), languages=("en",))
+    assert list(frontend.pieces(["Merci", " is French", " for thanks."]))
+    with pytest.raises(LanguageUnknown, match="French"):
+        list(frontend.pieces(["Mer", "ci."]))
 
 
 def test_compatible_mode_is_the_reference(tokenizers):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cosy_engine.text.languages import unspoken
+from cosy_engine.text.languages import detect, unspoken
 
 
 @pytest.mark.parametrize(
@@ -23,6 +23,22 @@ from cosy_engine.text.languages import unspoken
         ("ሰላም", "und"),
         ("ﻣﺮﺣﺒﺎ", "ar"),
         ("ㄅㄆㄇ", "und"),
+        # one word tells a short sentence
+        ("Guten Tag.", "de"),
+        ("GUTEN MORGEN", "de"),
+        ("Wie geht's?", "de"),
+        ("Ich liebe dich", "de"),
+        ("¿Qué tal?", "es"),
+        ("Buenos días", "es"),
+        ("Me llamo Ana", "es"),
+        ("Merci beaucoup", "fr"),
+        ("Je t’aime", "fr"),
+        ("Grazie mille", "it"),
+        ("O gato está na mesa", "es"),
+        ("Dzień dobry", "pl"),
+        ("Hej, jag heter Anna", "sv"),
+        ("Xin chào", "vi"),
+        ('"Ich bin ein Berliner."', "de"),
     ],
 )
 def test_another_language_is_found(text, language):
@@ -39,6 +55,25 @@ def test_another_language_is_found(text, language):
         "Sofia",
         "42",
         "C'est la vie, he said",
+        # titles, names, quotations, loans
+        "Et tu, Brute?",
+        "Ursula von der Leyen spoke.",
+        "Las Vegas, Los Gatos",
+        "Das Lied von der Erde",
+        "Le Monde, Le Figaro, Les Echos",
+        "Für Elise",
+        "Costa Rica y Panamá",
+        "Buenos Aires",
+        'Kennedy shouted "Ich bin ein Berliner und ich bin froh".',
+        "Łódź, Gdańsk",
+        # English words that other languages have too
+        "Red hat",
+        "Son, pour tea",
+        "Hay bales",
+        "ha ha",
+        # signs are of no language
+        "It costs ฿500.",
+        "٣ apples",
     ],
 )
 def test_english_with_words_from_abroad_is_english(text):
@@ -48,3 +83,16 @@ def test_english_with_words_from_abroad_is_english(text):
 def test_what_is_listed_may_be_spoken():
     assert unspoken("你好, Guten Morgen, wie geht es dir?", ["zh", "de"]) is None
     assert unspoken("你好", ["zh"]) is None
+
+
+def test_one_word_decides_nothing_while_a_text_still_comes():
+    assert unspoken("Merci", ["en"]) == "fr"
+    assert unspoken("Merci", ["en"], goes_on=True) is None  # "Merci is French for thanks."
+    assert unspoken("Guten Morgen, wie geht es dir", ["en"], goes_on=True) == "de"
+
+
+@pytest.mark.parametrize(
+    ("text", "language"), [("very " * 30, "en"), ("ha ha ha", "en"), ("Ho-ho-ho!", "en"), ("Luca ha 5 anni.", "it")]
+)
+def test_laughter_and_one_word_again_and_again_are_of_no_other_language(text, language):
+    assert detect(text) == language
