@@ -107,9 +107,10 @@ LOANS = (
 LOAN = re.compile("|".join(rf"\b{loan}\b".replace(" ", r",?\s") for loan in LOANS), re.I)
 LAUGHTER = re.compile(r"\b(h[aeio])(?:\s+\1)+\b", re.I)
 QUOTED = re.compile('["“„«»][^"“”„«»]*["“”«»]')
-PARTICLES = frozenset(
-    "von van vom der den dem das zu zum zur de du des di do dos da das del della la las le les los el il y e et und".split()
+_PARTICLES = (
+    "von van vom der den dem das zu zum zur de du des di do dos da del della la las le les los el il y e et und"
 )
+PARTICLES = frozenset(_PARTICLES.split())
 
 
 # Written in no other language here, so that they need no common word beside them.
