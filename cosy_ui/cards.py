@@ -89,6 +89,15 @@ def clip_facts(report: ClipReport, lang: str, clip_notes: Sequence[str] = ()) ->
     return f'<dl class="facts">{rows}</dl>{verdicts}{notes(clip_notes, lang)}'
 
 
+def words_gone(words: str, lang: str) -> str:
+    """Says that the transcript went with its clip, with a way back."""
+    back = (
+        f'<button type="button" class="small" data-act="words-back" data-words="{escape(words)}">'
+        f"{say('undo', lang)}</button>"
+    )
+    return f'<p class="note info undo" role="status">{say("words_gone", lang)} {back}</p>'
+
+
 def _peaks_path(samples: np.ndarray) -> str:
     edges = np.linspace(0, len(samples), PEAKS + 1).astype(int)
     peaks = [float(np.abs(samples[a:b]).max()) if b > a else 0.0 for a, b in pairwise(edges)]
@@ -170,7 +179,7 @@ def result(take: Take, lang: str, job_id: str = "") -> str:
     number = say("take", lang, number=take.number)
     return "".join(
         (
-            f'<p class="take-head"><b>{number}</b></p>',
+            f'<p class="take-head"><b>{number}</b><span class="earlier">{say("earlier", lang)}</span></p>',
             metrics(report, take, lang, job_id) if report else "",
             notes(report.notes, lang, "warn") if report else "",
             downloads(take, lang),
@@ -288,7 +297,7 @@ def _minutes(seconds: float) -> str:
 def voice_deleted(gone: SavedVoice, lang: str) -> str:
     """Says so, with a way back."""
     words = escape(say("voice_deleted", lang, name=gone.name))
-    return f'<p class="note info undo" role="status">{words} {_voice_button("undo-voice", gone, say("voice_undo", lang))}</p>'
+    return f'<p class="note info undo" role="status">{words} {_voice_button("undo-voice", gone, say("undo", lang))}</p>'
 
 
 def voices(saved: Sequence[SavedVoice], lang: str) -> str:

@@ -20,10 +20,10 @@ EMPTY_LINE = "\u00a0"  # keeps the place of a line that comes later
 QUIET = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
 
 
-def _example(path: str, spoken: str) -> tuple[tuple[int, np.ndarray], str]:
-    """An example's sound and words; as samples, for Gradio serves no file that lies outside its own folders."""
+def _example(path: str, spoken: str) -> tuple[tuple[int, np.ndarray], str, str]:
+    """An example's sound and words, which are those of the clip that comes; as samples, for Gradio serves no file that lies outside its own folders."""
     samples, rate_hz = soundfile.read(path, dtype="int16")
-    return (rate_hz, samples), spoken
+    return (rate_hz, samples), spoken, ""
 
 
 def _example_name(stem: str, words: gr.I18n) -> Any:
@@ -50,7 +50,7 @@ class CloneTab:
                 self._run(words, handlers)
         with gr.Accordion(words("history"), open=True, elem_id="history-box"):
             self.history = gr.HTML(apply_default_css=False, elem_id="history")
-        self.clip_refused, self.source_refused = gr.State(False), gr.State(False)
+        self.clip_refused, self.source_refused, self.words_of = gr.State(False), gr.State(False), gr.State("")
         self.window = gr.Textbox("", visible="hidden", elem_id="window")
         self.player = gr.Textbox("", visible="hidden", elem_id="player")
         self.job = gr.Textbox("", visible="hidden", elem_id="job")
@@ -84,6 +84,7 @@ class CloneTab:
             self.transcript = gr.Textbox(
                 label=words("transcript"), info=words("transcript_hint"), lines=2, elem_id="transcript"
             )
+            self.words_gone = gr.HTML(apply_default_css=False, elem_id="words-gone")
             with gr.Row(elem_id="transcribe-row"):
                 self.transcribe = gr.Button(
                     words("transcribe"), size="sm", scale=0, min_width=130, elem_id="transcribe",
@@ -182,12 +183,15 @@ class CloneTab:
             return [cards.mode_hint(mode, language(request)), *(gr.update(visible=name in uses) for name in boxes)]
 
         for button, path, spoken in self.examples:
-            button.click(partial(_example, path, spoken), None, [self.reference, self.transcript], **QUIET)
+            button.click(
+                partial(_example, path, spoken), None, [self.reference, self.transcript, self.words_of], **QUIET
+            )
         self.mode.change(shown, self.mode, [self.mode_hint, *boxes.values()], **QUIET)
         queued = QUIET | {"queue": True, "concurrency_limit": 4}
         self.reference.change(
-            handlers.hear, [*clip, self.clip_refused],
-            [self.wave, self.facts, self.window, self.transcript_note, self.reference, self.clip_refused], **queued,
+            handlers.hear, [*clip, self.clip_refused, self.words_of],
+            [self.wave, self.facts, self.window, self.transcript_note, self.reference, self.clip_refused, self.transcript,
+             self.words_of, self.words_gone], **queued,
         )  # fmt: skip
         self.source.change(
             handlers.hear_source, [self.source, self.source_refused], [self.source_note, self.source, self.source_refused],
@@ -226,4 +230,4 @@ class CloneTab:
         # Stop only raises a flag: the running event itself says "Stopped." last, so no late progress can hide it.
         self.stop.click(handlers.stop, None, None, js="() => window.cosyPlayer.stop()", **QUIET)
         self.act_redo.change(handlers.redo, self.act_redo, shows, **running)
-        self.act_copy.change(handlers.copy, self.act_copy, [self.status, *form], **QUIET)
+        self.act_copy.change(handlers.copy, self.act_copy, [self.status, self.words_of, *form], **QUIET)

@@ -57,20 +57,27 @@ class Handlers:
     # The reference clip
 
     def hear(
-        self, reference: str | None, window: str, transcript: str, mode: str, was_refused: bool, request: gr.Request
-    ) -> tuple[Any, ...]:
-        """A clip was loaded or taken away: (waveform, facts, window, transcript's note, the clip, whether it was refused).
-        One that cannot be used is taken away again, and the reason stays."""
+        self, reference: str | None, window: str, transcript: str, mode: str, was_refused: bool, words_of: str,
+        request: gr.Request,
+    ) -> tuple[Any, ...]:  # fmt: skip
+        """A clip was loaded or taken away: (waveform, facts, window, transcript's note, the clip, whether it was refused, the
+        transcript, whose words it is, what became of the old ones). One that cannot be used is taken away again, and the reason stays.
+
+        words_of: the clip that the transcript belongs to; "" where it was written for the next one. With its clip it goes,
+        and can be put back."""
         lang, stay = language(request), gr.skip()
+        if was_refused and not reference:
+            return stay, stay, stay, stay, stay, False, stay, stay, stay
+        stale = bool(words_of) and words_of != reference and bool((transcript or "").strip())
+        put_back = cards.words_gone(transcript, lang) if stale else ""
+        kept = "" if stale else stay
         if not reference:
-            if was_refused:
-                return stay, stay, stay, stay, stay, False
-            return "", f'<p class="empty">{say("clip_empty", lang)}</p>', "", "", stay, False
+            return "", f'<p class="empty">{say("clip_empty", lang)}</p>', "", "", stay, False, kept, "", put_back
         try:
             clip = self.clips.read(reference)
             span, found = read_window(clip, window)
         except CosyError as error:
-            return "", cards.note(error_words(error, lang), "bad"), "", "", None, True
+            return "", cards.note(error_words(error, lang), "bad"), "", "", None, True, kept, "", put_back
         window = write_window(clip, span)
         url = "gradio_api/file=" + reference
         drawn = cards.waveform(clip, span, LONGEST_S, url, lang, found)
@@ -78,9 +85,12 @@ class Handlers:
             drawn,
             self._facts(reference, window, lang),
             window,
-            self._transcript_notes(reference, window, transcript, mode, lang),
+            self._transcript_notes(reference, window, "" if stale else transcript, mode, lang),
             stay,
             False,
+            kept,
+            reference,
+            put_back,
         )
 
     def hear_source(self, source: str | None, was_refused: bool, request: gr.Request) -> tuple[Any, ...]:
@@ -228,16 +238,16 @@ class Handlers:
         self.sessions.leave(owner)
 
     def copy(self, act: str, request: gr.Request) -> tuple[Any, ...]:
-        """(status, then the values of FORM) of a take."""
+        """(status, the clip whose words the transcript is, then the values of FORM) of a take."""
         lang, owner = language(request), owner_of(request)
         take = self.sessions.take_of(owner, act.split(":")[1] if ":" in act else "")
         if take is None:
-            return (cards.status(say("take_gone", lang), kind="bad"), *(gr.skip() for _ in FORM))
+            return (cards.status(say("take_gone", lang), kind="bad"), gr.skip(), *(gr.skip() for _ in FORM))
         form = dict(take.form) | {"seed": str(take.seed), "lock": True}
         gone = [name for name in ("reference", "source") if form[name] and not Path(form[name]).is_file()]
         form |= dict.fromkeys(gone)
         words = say("copied_no_clip" if gone else "copied", lang, number=take.number)
-        return (cards.status(words, kind="idle"), *(form[name] for name in FORM))
+        return (cards.status(words, kind="idle"), form["reference"] or "", *(form[name] for name in FORM))
 
     def request(self, form: dict[str, Any], owner: str) -> Request:
         """The engine's request for a form; only what the mode uses is passed on.
@@ -311,7 +321,12 @@ class Handlers:
             file.write_bytes(take.wav())
             yield self._show(
                 status=cards.status(words, kind="idle"),
-                audio=gr.Audio(value=self._playable(take, file), visible=True, autoplay=not (streamed or live)),
+                audio=gr.Audio(
+                    value=self._playable(take, file),
+                    label=say("result_of", lang, number=take.number),
+                    visible=True,
+                    autoplay=not (streamed or live),
+                ),
                 result=cards.result(take, lang, job.id if streamed else ""),
                 history=self.history(owner, lang),
                 **({"seed": seed} if seed else {}),

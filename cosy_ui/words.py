@@ -42,6 +42,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "voice": ("Saved voice", "已存声音"),
     "transcript": ("Words spoken in the clip", "参考音频的文字"),
     "transcript_hint": ("Exactly what is said, with punctuation", "与音频内容完全一致，含标点"),
+    "words_gone": (
+        "The words of the earlier clip were taken out of the box.",
+        "前一段音频的文字已从框中移除。",
+    ),
     "transcribe": ("Transcribe", "自动识别"),
     "transcribe_no_clip": ("Load a reference clip first.", "请先载入参考音频。"),
     "transcribe_off": ("Transcribe is off: {why}.", "自动识别不可用：{why}。"),
@@ -78,6 +82,8 @@ WORDS: dict[str, tuple[str, str]] = {
     "speed_hint": ("Off while streaming: switch Stream off first", "流式时不可用，请先关闭流式"),
     "speed_hint_on": ("0.5 is slow, 2 is fast", "0.5 最慢，2 最快"),
     "result": ("Result (16-bit wav)", "结果（16 位 wav）"),
+    "result_of": ("Take {number} (16-bit wav)", "第 {number} 次（16 位 wav）"),
+    "earlier": ("The take before", "之前的结果"),
     "fallback": ("Playing while it is made", "边生成边播放"),
     "consent": ("I may use this voice", "我有权使用该声音"),
     "consent_line": (
@@ -232,7 +238,7 @@ WORDS: dict[str, tuple[str, str]] = {
         "“{name}”已有同名声音，原有声音保持不变。",
     ),
     "voice_deleted": ("“{name}” is deleted.", "“{name}”已删除。"),
-    "voice_undo": ("Undo", "撤销"),
+    "undo": ("Undo", "撤销"),
     "voice_back": ("“{name}” is back.", "“{name}”已恢复。"),
     "voices_choose": ("Saved in the Voices tab, or shared by the operator", "来自“声音库”或由管理者共享"),
     "voice_gone": ("That voice is no longer kept: import it again.", "该声音已清除：请重新导入。"),

@@ -131,6 +131,13 @@
 
   // Marks
 
+  function write(selector, value) {
+    const box = $(selector);
+    box.value = value;
+    box.focus();
+    box.dispatchEvent(new Event("input", {bubbles: true}));
+  }
+
   function insert({before, after}) {
     const box = $("#text textarea");
     if (!box) return;
@@ -149,6 +156,7 @@
     if (what === "mark") insert(button.dataset);
     if (what === "redo") { window.cosyPlayer.stop(); act("act-redo", "redo", take, part); }
     if (what === "copy") { act("act-copy", "copy", take); $("#mode")?.scrollIntoView({behavior: "smooth"}); }
+    if (what === "words-back") { write("#transcript textarea", button.dataset.words); hideGone(); }
     if (what === "use-voice" || what === "delete-voice" || what === "undo-voice") act("act-voice", what, voice);
   });
 
@@ -172,6 +180,10 @@
     const button = $(id);
     if (button && !button.disabled) button.click();
   }
+
+  // What became of the old words is of no use any more when new ones are written.
+  const hideGone = () => $("#words-gone .note")?.style.setProperty("display", "none");
+  document.addEventListener("input", (event) => { if (event.isTrusted && event.target.closest?.("#transcript")) hideGone(); });
 
   // A seed that is typed is meant to be kept.
   document.addEventListener("input", (event) => {

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -240,6 +241,66 @@ def test_a_file_that_cannot_be_used_is_explained_on_its_card(open_page, tmp_path
     page.locator("#source-note").get_by_text("4.0 s of sound").wait_for(timeout=15_000)
     upload(page, clip)
     page.wait_for_selector("#clip-facts .facts", timeout=15_000)
+
+
+def test_the_words_of_a_clip_go_with_it_and_come_back(open_page, clip, tmp_path):
+    page = open_page()
+    box = page.locator("#transcript textarea")
+
+    def holds(words):
+        page.wait_for_function(f"document.querySelector('#transcript textarea').value === {words!r}", timeout=15_000)
+
+    def take_away():
+        page.locator("#reference [aria-label='Clear'], #reference [aria-label='Remove']").first.click()
+
+    box.fill("typed before its clip")
+    upload(page, clip)
+    page.locator("#text textarea").fill(TEXT)
+    page.wait_for_timeout(300)
+    holds("typed before its clip")
+    generate(page)
+    take_away()
+    holds("")
+    page.locator("#words-gone").get_by_text("words of the earlier clip").wait_for(timeout=10_000)
+    page.locator("[data-act=words-back]").click()
+    holds("typed before its clip")
+    upload(page, clip)  # they were put back while there was no clip: they are the next one's
+    page.wait_for_timeout(300)
+    holds("typed before its clip")
+    take_away()
+    holds("")
+    box.fill("of the next one")
+    assert not page.locator("#words-gone .note").is_visible()
+    soundfile.write(tmp_path / "other.wav", speechlike(3.0)[1], 24000)
+    upload(page, tmp_path / "other.wav")
+    page.wait_for_timeout(300)
+    holds("of the next one")
+    page.locator("ol.takes [data-act=copy]").first.click()  # clip and words of a take come together
+    holds("typed before its clip")
+    page.wait_for_selector("#clip-facts .facts", timeout=15_000)
+    page.wait_for_timeout(300)
+    holds("typed before its clip")
+    page.locator("#examples button").first.click()
+    page.wait_for_function("document.querySelector('.clip')?.dataset.seconds !== '4.0000'", timeout=15_000)
+    page.wait_for_timeout(300)
+    assert box.input_value() == Path("assets/voices/bright.txt").read_text().strip()
+
+
+def test_a_take_below_a_refusal_is_marked_as_the_one_before(open_page, clip):
+    page = open_page()
+    fill(page, clip)
+    generate(page)
+    assert page.locator("#result").get_by_text("Take 1 (16-bit wav)").is_visible()
+    earlier = page.locator("#result-card .earlier")
+    assert not earlier.is_visible()
+    page.locator("#text textarea").fill("")
+    page.locator("#generate").click()
+    status(page, "text is empty")
+    assert earlier.is_visible() and earlier.inner_text() == "The take before"
+    assert float(page.locator("#result").evaluate("e => getComputedStyle(e).opacity")) < 1
+    page.locator("#text textarea").fill(TEXT)
+    generate(page)
+    assert not earlier.is_visible() and page.locator("#result").get_by_text("Take 2 (16-bit wav)").is_visible()
 
 
 def test_an_internal_error_is_owned_without_its_secrets(open_page, clip, server, monkeypatch):
