@@ -23,7 +23,7 @@ from cosy_ui.words import say
 COMMON_MARKS = ("[laughter]", "[breath]", "[sigh]", "[cough]")  # shown first; the rest behind a fold
 WIDE = ("m_mode", "m_run", "m_rtf")  # cells of the strip that hold words
 PEAKS = 240  # columns of the drawn waveform
-WARN = frozenset(("clipped", "noisy", "no_speech", "low_rate", "little_speech", "quiet"))  # the rest are only hints
+WARN = frozenset(("clipped", "noisy", "no_speech", "low_rate", "little_speech", "quiet", "clicks"))  # the rest are only hints
 
 
 def note(text: str, kind: str = "info") -> str:
@@ -191,7 +191,7 @@ def result(take: Take, lang: str, job_id: str = "") -> str:
 def metrics(report: Report, take: Take, lang: str, job_id: str) -> str:
     """The strip. RTF is compute / audio everywhere, and it says so."""
     browser = (
-        f'<span id="first-browser" data-job="{job_id}" data-pauses="{say("pauses", lang)}">…</span>'
+        f'<span id="first-browser" data-job="{job_id}">…</span>'
         if job_id
         else f"<small>{say('m_not_played', lang)}</small>"
     )
@@ -214,8 +214,12 @@ def metrics(report: Report, take: Take, lang: str, job_id: str) -> str:
         ("m_run", f"{report.tier} · {report.precision} <small>{escape(report.device)}</small>"),
         ("m_seed", str(take.seed)),
     ]
+    paused = (  # filled in by the player, which alone knows
+        f'<p class="note info" id="pauses" role="status" hidden data-once="{say("paused_once", lang)}" '
+        f'data-often="{say("paused_often", lang, count="{count}")}"></p>'
+    )
     return (
-        f'<div id="metrics"><dl class="metrics">{_cells(first, lang)}</dl><details class="more"><summary>{say("m_more", lang)}'
+        f'<div id="metrics"><dl class="metrics">{_cells(first, lang)}</dl>{paused if job_id else ""}<details class="more"><summary>{say("m_more", lang)}'
         f'</summary><dl class="metrics">{_cells(more, lang)}</dl></details></div>'
     )
 

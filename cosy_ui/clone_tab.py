@@ -132,7 +132,7 @@ class CloneTab:
         self.card = gr.HTML(apply_default_css=False, elem_id="result-card")
 
     def _settings(self, words: gr.I18n, engine: Any) -> None:
-        self.stream = gr.Checkbox(True, label=words("stream"), elem_id="stream")
+        self.stream = gr.Checkbox(True, label=words("stream"), info=words("stream_hint"), elem_id="stream")
         self.speed = gr.Slider(
             0.5, 2.0, 1.0, step=0.05, label=words("speed"), info=words("speed_hint"), interactive=False, elem_id="speed"
         )

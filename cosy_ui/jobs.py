@@ -31,6 +31,7 @@ class Job:
     rate_hz: int
     speech: Speech | None = None
     chunks: list[np.ndarray] = field(default_factory=list)
+    came_s: list[float] = field(default_factory=list)  # when each chunk was made
     segment: int = 0
     error: Exception | None = None
     done: bool = False
@@ -63,6 +64,14 @@ class Job:
     def samples(self) -> np.ndarray:
         """All samples so far, int16."""
         return np.concatenate(self.chunks) if self.chunks else np.zeros(0, np.int16)
+
+    def needed_lead_s(self) -> float:
+        """How long after its first chunk playing had to start so as never to wait for a later one."""
+        heard_s, late_s = 0.0, 0.0
+        for came_s, chunk in zip(self.came_s, self.chunks, strict=True):
+            late_s = max(late_s, came_s - self.came_s[0] - heard_s)
+            heard_s += len(chunk) / self.rate_hz
+        return late_s
 
     def cancel(self) -> None:
         """Stop the engine's work; followers see the end at once."""
@@ -103,6 +112,7 @@ class Job:
             for chunk in speech:
                 with self.changed:
                     self.chunks.append(to_int16(chunk.samples))
+                    self.came_s.append(time.monotonic())
                     self.segment = chunk.segment + 1
                     self.changed.notify_all()
         except CosyError as caught:
@@ -128,6 +138,7 @@ class JobTable:
         self._ended: dict[str, float] = {}
         self._lock = threading.Lock()
         self._keep_s, self._clock = keep_s, clock
+        self.lead_s = 0.0  # how long listeners should wait with their first chunk, by what streams needed of late
 
     def start(self, engine: Engine, request: Request, owner: str, client: str = "", source: str = "page") -> Job:
         """Begin a request for one browser session, at once; what is wrong with its inputs becomes its error.
@@ -148,6 +159,8 @@ class JobTable:
     def _run(self, engine: Engine, job: Job, ticket: Ticket, source: str) -> None:
         with ticket:
             job.pump(engine)
+        if job.request.stream and job.chunks:
+            self.lead_s = max(job.needed_lead_s(), self.lead_s / 2)
         self.ledger.ended(source, job.request.mode, job.report, job.error)
 
     def take(self, job_id: str) -> Job | None:

@@ -18,6 +18,7 @@ def add_sound_route(app: FastAPI, jobs: JobTable) -> None:
         if job is None:
             return JSONResponse({"error": "this sound has been fetched already, or its time is over"}, status_code=404)
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no", "X-Rate-Hz": str(job.rate_hz)}
+        headers["X-Lead-S"] = f"{jobs.lead_s:.2f}"
         return StreamingResponse(job.pcm(), media_type="audio/L16", headers=headers)
 
     guarded(app, jobs.guests, "/pcm/{job_id}", pcm)

@@ -33,7 +33,14 @@ WORDS: dict[str, tuple[str, str]] = {
     "hint_saved_voice": ("Speak with a voice from the Voices tab.", "使用“声音库”中的声音。"),
     "hint_voice_conversion": ("The words of one recording in the voice of another.", "保留录音的内容，换成参考声音。"),
     "reference": ("Reference clip: 3–10 s of the voice", "参考音频：3–10 秒"),
-    "pauses": ("× paused", " 次停顿"),
+    "paused_once": (
+        "Playing paused once, because sound is made here more slowly than it is played. The files have no gap, and the next take starts a little later to avoid it.",
+        "播放停顿了一次：此处生成声音慢于播放。文件本身没有间断，下一次会稍晚开始以避免停顿。",
+    ),
+    "paused_often": (
+        "Playing paused {count} times, because sound is made here more slowly than it is played. The files have no gap, and the next take starts a little later to avoid it.",
+        "播放停顿了 {count} 次：此处生成声音慢于播放。文件本身没有间断，下一次会稍晚开始以避免停顿。",
+    ),
     "examples": ("No clip at hand? Try", "没有录音？试试"),
     "example_bright": ("bright", "明亮 (bright)"),
     "example_low": ("low", "低沉 (low)"),
@@ -67,6 +74,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "graph": ("On (graph)", "开 (graph)"),
     "fused": ("On, fused (fused)", "开，融合 (fused)"),
     "stream": ("Stream: play while it is made", "流式：边生成边播放"),
+    "stream_hint": (
+        "You hear it from the first second of speech on. A text of a few words is nearly made by then, so it comes hardly sooner.",
+        "约一秒语音生成后即开始播放；只有几个字时此刻已接近完成，提前不多。",
+    ),
     "seed": ("Seed", "随机种子"),
     "seed_drawn": (
         "Drawn anew for every take, so each one differs. Type a number, or tick the box, to keep it.",
@@ -136,6 +147,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "v_clipped": ("Distorted by too high a level: record more softly", "音量过大导致失真：请降低音量重录"),
     "v_noisy": ("Noisy: the noise will be heard in the output too", "噪声较大：输出中也会听到噪声"),
     "v_low_rate": ("Recorded below 16 kHz: the output will sound dull", "采样率低于 16 kHz：输出会发闷"),
+    "v_clicks": ("Clicks or crackles: record it again, or choose a part without them", "有咔嗒声或爆音：请重新录制，或选择没有这些声音的选段"),
     "v_narrow_band": (
         "Nothing above 4 kHz, as on a telephone: the output will sound dull",
         "4 kHz 以上无内容（类似电话音质）：输出会发闷",

@@ -1,22 +1,25 @@
 // Plays raw int16 from pcm/<job id> while it is being made: fetch -> AudioWorklet, no encoder in between. Browsers without
 // worklets (plain http on another machine) get the same samples as scheduled buffers.
 (() => {
-  const FIRST_S = 0.08, MOST_S = 4;                    // held before playing starts; grows when the sound comes too slowly
+  // Held before playing starts: FIRST_S of sound, more after a pause; and for as long as the server says that its pace wants
+  // (X-Lead-S), which is nothing where sound is made faster than it is played.
+  const FIRST_S = 0.08, MOST_S = 4;
 
   const worklet = `
     class Fifo extends AudioWorkletProcessor {
       constructor({processorOptions: {wanted, most}}) {
         super();
-        this.parts = []; this.offset = 0; this.held = 0; this.ended = false; this.playing = false;
+        this.parts = []; this.offset = 0; this.held = 0; this.ended = false; this.playing = false; this.go = false;
         this.wanted = sampleRate * wanted; this.most = sampleRate * most;
         this.first = true; this.played = 0; this.underruns = 0;
         this.port.onmessage = ({data}) => {
           if (data.samples) { this.parts.push(data.samples); this.held += data.samples.length; }
+          if (data.go || data.end) this.go = true;
           if (data.end) this.ended = true;
         };
       }
       process(inputs, [[out]]) {
-        if (!this.playing && (this.held >= this.wanted || (this.ended && this.held))) this.playing = true;
+        if (!this.playing && this.go && (this.held >= this.wanted || (this.ended && this.held))) this.playing = true;
         let at = 0;
         while (this.playing && at < out.length && this.parts.length) {
           const part = this.parts[0], n = Math.min(out.length - at, part.length - this.offset);
@@ -43,15 +46,17 @@
   // The same contract as the worklet node, with one AudioBufferSourceNode per block, each starting where the last ends.
   class Buffers {
     constructor(context, {wanted}) {
-      Object.assign(this, {context, wanted, held: [], heldS: 0, at: 0, played: 0, underruns: 0, ended: false, last: null});
+      Object.assign(this, {context, wanted, held: [], heldS: 0, at: 0, played: 0, underruns: 0, ended: false, go: false, last: null});
       this.port = {postMessage: (data) => this.take(data), onmessage: null};
       this.out = context.createGain();
     }
     connect(to) { this.out.connect(to); }
     disconnect() { this.out.disconnect(); }
-    take({samples, end}) {
+    take({samples, end, go}) {
       if (samples?.length) { this.held.push(samples); this.heldS += samples.length / this.context.sampleRate; }
       this.ended ||= !!end;
+      this.go ||= !!(go || end);
+      if (!this.go) return;
       const late = this.at && this.at < this.context.currentTime;
       if (late && this.held.length) { this.underruns++; this.wanted = Math.min(this.wanted * 2, MOST_S); }
       if ((!this.at || late) && this.heldS < this.wanted && !this.ended) return;
@@ -138,6 +143,7 @@
         const answer = await answering;
         if (!answer.ok) throw new Error(`sound not available (${answer.status})`);
         const reader = answer.body.getReader();
+        const lead = Math.min(Number(answer.headers.get("X-Lead-S")) || 0, MOST_S), go = () => node.port.postMessage({go: true});
         let tail = new Uint8Array(0);
         for (;;) {
           const {done, value} = await reader.read();
@@ -147,6 +153,7 @@
           const even = bytes.length & ~1;
           const ints = new Int16Array(bytes.slice(0, even).buffer), samples = new Float32Array(ints.length);
           for (let i = 0; i < ints.length; i++) samples[i] = ints[i] / 32768;
+          if (!stats.received && samples.length) lead ? setTimeout(go, 1000 * lead) : go();
           stats.received += samples.length;
           node.port.postMessage({samples}, [samples.buffer]);
           tail = bytes.slice(even);
@@ -164,7 +171,9 @@
       const cell = document.querySelector("#first-browser"), ms = player.stats.firstSoundMs;
       if (!cell || cell.dataset.job !== player.stats.job) return;
       cell.textContent = ms === null ? "–" : `${ms} ms`;
-      if (player.stats.underruns) cell.textContent += ` · ${player.stats.underruns}${cell.dataset.pauses}`;
+      const note = document.querySelector("#pauses");
+      note.textContent = note.dataset[player.stats.underruns === 1 ? "once" : "often"].replace("{count}", player.stats.underruns);
+      note.hidden = !player.stats.underruns;
     },
 
     stop() {

@@ -1,6 +1,7 @@
 """What the page is made of, without a browser: words, messages, files, sessions, windows."""
 
 import re
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -22,7 +23,7 @@ from cosy_ui.audio_files import safe_name, srt
 from cosy_ui.clips import read_window, write_window
 from cosy_ui.doctor_words import PATTERNS as DOCTOR_PATTERNS
 from cosy_ui.entrance import owner_of, whole
-from cosy_ui.jobs import JobTable
+from cosy_ui.jobs import Job, JobTable
 from cosy_ui.messages import CODES, INTERNAL, PATTERNS, error_words, note_words
 from cosy_ui.page import head_words, text_hint, unavailable_note
 from cosy_ui.sessions import GRACE_S, IDLE_S, MAX_TAKES, MAX_VOICES, Sessions, shared_voices
@@ -234,6 +235,29 @@ def test_voices_of_a_folder_are_shared_and_bad_files_are_named(engine, tmp_path)
     found, wrong = shared_voices(tmp_path, engine.voices.model_key)
     assert list(found) == ["Anna"] and found["Anna"].shared and "broken" in wrong[0]
     assert shared_voices(None, "") == ({}, [])
+
+
+def test_what_listeners_wait_for_follows_from_what_streams_needed(engine):
+    def job(*chunks):  # (when it came, seconds of sound)
+        made = Job("id", "me", Request(text="x", stream=True), 100)
+        for came_s, seconds in chunks:
+            made.came_s.append(came_s)
+            made.chunks.append(np.zeros(int(100 * seconds), np.int16))
+        return made
+
+    assert job().needed_lead_s() == 0 and job((5, 1)).needed_lead_s() == 0
+    assert job((5, 1), (5.5, 2), (7, 2)).needed_lead_s() == 0  # always something in hand
+    assert job((5, 1), (6.25, 2), (8.5, 2)).needed_lead_s() == pytest.approx(0.5)  # 3 s of sound in hand, 3.5 s to fill
+    assert job((5, 1), (7, 4), (8, 1)).needed_lead_s() == pytest.approx(1)
+    jobs = JobTable()
+    jobs.lead_s = 2.0
+    stream = jobs.start(engine, Request(text="Hi.", reference=speechlike(3.0), mode="cross_lingual", stream=True), "me")
+    assert stream.wait(10**6, 30.0)
+    for _ in range(100):
+        if jobs.lead_s != 2.0:
+            break
+        time.sleep(0.02)
+    assert jobs.lead_s == 1.0  # one chunk needed nothing: what was needed before counts half
 
 
 def test_a_finished_job_is_forgotten_after_a_while(engine):

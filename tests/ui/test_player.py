@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from tests.ui.steps import fill, generate, metric, player
+
 pytestmark = pytest.mark.browser
 
 # fetch answers with `pieces` (lengths in bytes) of a ramp, waiting `pause` ms between them; a recorder hears what is played.
-RIG = """async ({pieces, pause, rate}) => {
+RIG = """async ({pieces, pause, rate, lead = 0}) => {
   const bytes = new Uint8Array(pieces.reduce((a, b) => a + b)), ints = new Int16Array(bytes.length / 2);
   for (let i = 0; i < ints.length; i++) ints[i] = 1 + i % 30000;
   bytes.set(new Uint8Array(ints.buffer));
@@ -19,7 +21,7 @@ RIG = """async ({pieces, pause, rate}) => {
         await new Promise(done => setTimeout(done, pause));
       }
       stream.close();
-    }})));
+    }}), {headers: {"X-Lead-S": String(lead)}}));
   const player = window.cosyPlayer;
   player.click(rate);
   await player.loaded;
@@ -69,3 +71,33 @@ def test_sound_slower_than_real_time_pauses_goes_on_and_starts_later_next_time(o
     assert found["stats"]["samples"] == 8 * 4800
     np.testing.assert_array_equal(heard[heard != 0], ramp(8 * 4800))  # every sample once and in order, silence between
     assert found["wanted"] > found["before"]
+
+
+@pytest.mark.parametrize("kind", ["worklet", "buffers"])
+def test_a_pace_that_the_server_knows_delays_the_start_and_spares_the_pauses(open_page, kind):
+    page = open_page()
+    page.locator("#status").click()
+    page.evaluate(f"window.cosyPlayer.kind = () => '{kind}'")
+    slow = {"pieces": [9600] * 8, "pause": 350, "rate": 24000, "lead": 1.4}  # 8 x (0.35 - 0.2) s and a little
+    found = page.evaluate(RIG, slow)
+    heard = np.array(found["heard"]) // (
+        2 if kind == "buffers" else 1
+    )  # a buffer passes the recorder before its gain and after
+    assert found["stats"]["underruns"] == 0 and found["stats"]["firstSoundMs"] >= 1400
+    np.testing.assert_array_equal(heard[heard != 0], ramp(8 * 4800))
+    quick = page.evaluate(
+        RIG, {"pieces": [9600], "pause": 50, "rate": 24000, "lead": 3}
+    )  # all there is: nothing to wait for
+    assert quick["stats"]["firstSoundMs"] < 1000
+
+
+def test_pauses_are_told_in_words_under_the_numbers(open_page, clip):
+    page = open_page()
+    fill(page, clip)
+    generate(page)
+    player(page)
+    assert page.locator("#pauses").is_hidden()
+    for count, words in ((1, "paused once"), (3, "paused 3 times")):
+        page.evaluate(f"window.cosyPlayer.stats.underruns = {count}; window.cosyPlayer.stamp()")
+        assert words in page.locator("#pauses").inner_text() and page.locator("#pauses").is_visible()
+    assert "more slowly" in page.locator("#metrics").inner_text() and "3" not in metric(page, "first_browser")[-2:]
