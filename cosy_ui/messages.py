@@ -146,7 +146,7 @@ PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
         (r"(.+) holds samples that are no numbers; they were silenced", r"\1 含有不是数值的采样，已置为静音"),
         (r"(.+) is no audio: .*", r"\1 不是音频：请给出文件"),
         (r"the clip ends inside a word: it was cut at the pause before", "音频结尾处话未说完，已截到之前的停顿处"),
-        (r"the reference is (quiet|loud): the audio's level was changed by (\S+) dB", r"参考音频音量不合适，输出已调整 \2 dB"),
+        (r"the reference is (quiet|loud): its level was changed by (\S+) dB", r"参考音频音量不合适，已调整 \2 dB"),
         (r"the reference speaks (\w+) and the text is (\w+): .*", r"参考音频是@1，文本是@2，可能带口音：“克隆（无文字）”口音较轻，用与文本同语言的参考音频最好"),
         (r"zh|Chinese", "中文"), (r"en|English", "英文"), (r"ja|Japanese", "日文"), (r"ko|Korean", "韩文"), (r"yue", "粤语"),
         (r"German", "德文"), (r"French", "法文"), (r"Spanish", "西班牙文"), (r"Italian", "意大利文"), (r"Russian", "俄文"),

@@ -78,6 +78,17 @@ def test_without_a_transcript_it_is_understood_too(engine, examples, recogniser)
     assert wrong / total <= LARGEST_WORD_ERROR_RATE
 
 
+@pytest.mark.parametrize("change_db", (-38, -20, 9))
+def test_the_level_of_the_reference_is_not_that_of_the_output(engine, examples, recogniser, change_db):
+    clip = read_clip(examples["low"]["reference"])
+    reference = clip.rate_hz, np.clip(clip.samples * 10 ** (change_db / 20), -1, 1)
+    result = engine.speak_all(Request(**(examples["low"] | {"text": SENTENCES[0], "seed": 1, "reference": reference})))
+    wrong, total = word_errors(SENTENCES[0], recogniser(result.samples, result.rate_hz))
+    assert wrong / total <= LARGEST_WORD_ERROR_RATE and result.report.retries == 0
+    assert -32 < 20 * np.log10(np.sqrt(np.mean(result.samples**2))) < -12
+    assert any("level was changed" in note for note in result.report.notes)
+
+
 def test_voices_differ_and_each_is_nearest_to_its_own_reference(engine, examples):
     def voice(samples, rate_hz):
         vector = engine.voices.encode(read_clip((rate_hz, samples)), "").embedding

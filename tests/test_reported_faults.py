@@ -114,7 +114,7 @@ def test_first_hop_of_a_later_request_is_that_of_the_first(engine):
 
 
 def test_a_quiet_reference_is_answered_at_a_usual_level_and_said(engine):
-    """B13: 26 dB at most, one gain for the request; a usual reference changes nothing."""
+    """B13: 26 dB at most, of what the models hear; a usual reference changes nothing."""
     rate, wave = speechlike(4.0)
     usual, quiet = (engine.speak_all(request(reference=(rate, gain * wave))) for gain in (1.0, 0.01))
     assert not any("level was changed" in note for note in usual.report.notes)

@@ -2,7 +2,7 @@
 
 It works on a grid of 10 ms that starts with the segment, so cutting the audio into chunks cannot change a sample, and
 whole and streamed audio get the same treatment. Between those cuts and the fades clean speech passes sample for sample.
-Nothing here is adjusted per chunk: the one gain is fixed for a request before its first sample. Numpy only.
+No level is changed here, least of all per chunk. Numpy only.
 """
 
 from __future__ import annotations
@@ -56,14 +56,13 @@ class Finish:
     """One segment's audio on its way out: `take` chunks, then `end`.
 
     first: whether it is the request's first segment. pause_s: silence wanted behind it (`pause()` makes what is
-    missing). trim=False leaves every silence as it is, where the timing is the user's own. gain: of the request.
+    missing). trim=False leaves every silence as it is, where the timing is the user's own.
     """
 
     rate_hz: int
     first: bool = True
     pause_s: float = 0.0
     trim: bool = True
-    gain: float = 1.0
     rules: FinishRules = field(default_factory=FinishRules)
     heard: Heard = field(default_factory=Heard)
     emitted: int = 0
@@ -77,8 +76,6 @@ class Finish:
     def take(self, samples: np.ndarray) -> np.ndarray:
         """(N,) more samples -> those that are certain to be heard as they are. Waits 5 ms in speech; in a silence only
         for what may have to go."""
-        if self.gain != 1.0:
-            samples = samples * np.float32(self.gain)
         self.heard.rails += int((np.abs(samples) >= self.rules.peak * 0.995).sum())
         samples = np.clip(samples, -self.rules.peak, self.rules.peak)
         self.heard.samples += len(samples)
@@ -152,25 +149,3 @@ class Finish:
             out[len(out) - len(falling) :] *= falling
         self.emitted += len(out)
         return out
-
-
-MEL_TO_DBFS = (
-    -29.0
-)  # of the 90th percentile of a frame's mel energy to that of its rms; three voices agree within 0.3 dB
-QUIET_DBFS, LOUD_DBFS = -32.0, -8.0  # a reference between the two is left as it is: the output has its level
-WANTED_DBFS = -20.0  # where speech usually is
-MOST_GAIN_DB = 26.0  # beyond that it is the recording's noise that is raised
-
-
-def level_gain(mel: np.ndarray) -> float:
-    """Gain of a request whose reference (F, M) natural-log mel is far from a usual level; 1.0 where it is not.
-
-    The models give the output the level of the reference, so a whisper from across the room would come out unheard.
-    """
-    if not len(mel):
-        return 1.0
-    energy = np.sqrt(np.square(np.exp(mel.astype(np.float64))).sum(axis=1))
-    level = 20 * np.log10(max(float(np.percentile(energy, 90)), 1e-9)) + MEL_TO_DBFS
-    if QUIET_DBFS <= level <= LOUD_DBFS:
-        return 1.0
-    return float(10 ** (min(WANTED_DBFS - level, MOST_GAIN_DB) / 20))

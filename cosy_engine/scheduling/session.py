@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from cosy_engine.errors import GenerationFailed, NotFinite
-from cosy_engine.scheduling.finish import Finish, level_gain
+from cosy_engine.scheduling.finish import Finish
 from cosy_engine.scheduling.guard import EMPTY, LOOP, NOISE, SILENT, TOO_LONG, TOO_SHORT, Guard, SilenceLimiter
 from cosy_engine.scheduling.hop import HopPolicy
+from cosy_engine.scheduling.level import changed_by, level_change_db
 from cosy_engine.scheduling.policy import SECONDS_PER_TEXT_ID, Piece
 from cosy_engine.stages import DecodePool, FlowPrompt, Stages
 from cosy_engine.types import AudioChunk, Voice, cpu_float
@@ -153,7 +154,7 @@ class Session:
         self.asked_s = clock()
         self.dry_s: float | None = None  # when the listener of a stream has heard all; None before the first sound
         self._hungry = False
-        self._gain = 1.0
+        self._louder_db = level_change_db(job.voice.mel)
         self._prompt: FlowPrompt | None = None
         self._after_prompt: Any = None  # flow state that has seen the prompt; forked by every segment
         self._out: queue.SimpleQueue[AudioChunk | Exception | None] = queue.SimpleQueue()
@@ -224,11 +225,9 @@ class Session:
         self.started.set()
         self.cost.queue_s = self.clock() - self.asked_s
         self._prompt = self._flow_prompt()
-        self._gain = level_gain(self.job.voice.mel.numpy())
-        if self._gain != 1.0:
-            change = 20 * np.log10(self._gain)
+        if self._louder_db:
             self.cost.notes.append(
-                f"the reference is {'quiet' if change > 0 else 'loud'}: the audio's level was changed by {change:+.0f} dB"
+                f"the reference is {'quiet' if self._louder_db > 0 else 'loud'}: its level was changed by {self._louder_db:+.0f} dB"
             )
         try:
             if self.job.bistream:
@@ -248,7 +247,7 @@ class Session:
         voice, device = self.job.voice, self.stages.lm.device
         block = self.stages.flow.spec.block_tokens
         skip = len(voice.tokens) % block if self.job.stream and len(voice.tokens) >= 2 * block else 0
-        mel = voice.mel[skip * len(voice.mel) // max(1, len(voice.tokens)) :]
+        mel = changed_by(voice.mel[skip * len(voice.mel) // max(1, len(voice.tokens)) :], self._louder_db)
         return FlowPrompt(voice.tokens[skip:].to(device), mel.to(device), voice.embedding.to(device))
 
     def flow_state(self) -> Any:
@@ -518,7 +517,7 @@ class _Renderer:
         self.tokens: list[int] = []  # not rendered yet
         own_timing = segment.source_tokens is not None or segment.fixed_tokens is not None
         pause_s = segment.pause_s if index + 1 < len(session.job.segments) else 0.0
-        self.out = Finish(session.job.rate_hz, index == 0, pause_s, trim=not own_timing, gain=session._gain)
+        self.out = Finish(session.job.rate_hz, index == 0, pause_s, trim=not own_timing)
         self.rest = np.zeros(0, np.float32)
         self.heard = False
 

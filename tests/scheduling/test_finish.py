@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cosy_engine.scheduling.finish import Finish, FinishRules, level_gain
+from cosy_engine.scheduling.finish import Finish, FinishRules
 from cosy_engine.types import to_int16
 
 RATE = 24000
@@ -122,21 +122,6 @@ def test_own_timing_is_left_alone():
 
 def test_a_later_segment_has_less_silence_before_it():
     assert silent_ends(through(MIXED, first=False))[0] <= 0.11
-
-
-def test_the_level_is_changed_only_when_the_reference_is_far_from_usual():
-    """One gain per request, from the reference's mel: -18 dBFS speech stays, -45 dBFS is raised, never beyond 26 dB."""
-
-    def mel(dbfs):
-        return np.full((100, 80), (dbfs + 29.0 - 10 * np.log10(80)) / 20 * np.log(10), np.float32)
-
-    assert [level_gain(mel(level)) for level in (-31, -18, -9)] == [1.0, 1.0, 1.0]
-    assert level_gain(np.zeros((0, 80), np.float32)) == 1.0
-    assert 20 * np.log10(level_gain(mel(-40))) == pytest.approx(20, abs=0.1)
-    assert 20 * np.log10(level_gain(mel(-80))) == pytest.approx(26, abs=0.1)
-    assert 20 * np.log10(level_gain(mel(-3))) == pytest.approx(-17, abs=0.1)
-    quiet = through(voice(1.0, 0.002), gain=10.0)
-    assert len(quiet) == RATE and np.abs(quiet).max() == pytest.approx(0.02, rel=0.01)
 
 
 def test_the_rules_fit_together():
