@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cosy_engine.audio.clicks import clicks
 from cosy_engine.audio.vad import FRAME_S, speech_spans
 from cosy_engine.types import Clip
 
@@ -20,16 +21,20 @@ WORDS = {
     "quiet": "quiet: record closer to the microphone",
     "clipped": "distorted by too high a level: record more softly",
     "noisy": "noisy: the noise will be heard in the output too",
+    "clicks": "clicks or crackles: record it again, or choose a part without them",
     "low_rate": "recorded below 16 kHz: the output will sound dull",
     "narrow_band": "nothing above 4 kHz, as on a telephone: the output will sound dull",
     "ends_in_speech": "breaks off while the voice speaks: the last word may leak into the output",
 }
+HEARD_HZ = 50  # no voice is below
+CLICKS_PER_S = 1.0  # 150 clean clips of speech have at most 0.3
 NARROW_SHARE = 5e-4  # of the energy above 4.3 kHz: full-band speech has 5e-3 or more, a telephone at most 1.5e-4
 
 
 @dataclass(frozen=True)
 class ClipReport:
-    """level_dbfs: RMS of the speech. noise_dbfs: RMS of the quietest parts. clipping_share, speech_share: 0 to 1.
+    """level_dbfs: RMS of the speech. noise_dbfs: RMS of the quietest parts; neither counts an offset, or one that drifts,
+    for nobody hears it. clipping_share, speech_share: 0 to 1.
     verdicts: codes of WORDS, worst first; ("good",) when nothing is wrong."""
 
     seconds: float
@@ -52,10 +57,16 @@ def describe(clip: Clip) -> ClipReport:
     spans = speech_spans(clip)
     speech_s = sum(end - start for start, end in spans)
     samples = clip.samples
-    voiced = np.concatenate([samples[int(a * clip.rate_hz) : int(b * clip.rate_hz)] for a, b in spans] or [samples])
     frame = max(1, int(FRAME_S * clip.rate_hz))
-    frames = samples[: len(samples) // frame * frame].reshape(-1, frame)
-    levels = np.sqrt(np.mean(np.square(frames, dtype=np.float64), axis=1)) if len(frames) else np.zeros(1)
+    frames = np.pad(samples, (0, -len(samples) % frame)).reshape(-1, frame)
+    heard = frames - frames.mean(axis=1, keepdims=True, dtype=np.float64)
+    ramp = np.linspace(-1, 1, frame)
+    heard -= np.outer(heard @ ramp / max(ramp @ ramp, 1e-9), ramp)
+    levels = np.sqrt(np.mean(np.square(heard), axis=1))
+    flat_heard = heard.reshape(-1)
+    voiced = np.concatenate(
+        [flat_heard[int(a * clip.rate_hz) : int(b * clip.rate_hz)] for a, b in spans] or [flat_heard]
+    )
     peak = float(np.abs(samples).max())
     flat = np.abs(samples) >= max(0.985, 0.999 * peak)
     runs = flat[1:] & flat[:-1] & (np.abs(np.diff(samples)) < 1e-4)  # a clipped wave stays at the rail
@@ -63,7 +74,7 @@ def describe(clip: Clip) -> ClipReport:
     numbers = dict(
         seconds=clip.seconds,
         rate_hz=clip.rate_hz,
-        level_dbfs=_db(float(np.sqrt(np.mean(np.square(voiced, dtype=np.float64))))),
+        level_dbfs=_db(float(np.sqrt(np.mean(np.square(voiced))))),
         peak_dbfs=_db(peak),
         noise_dbfs=_db(float(np.percentile(levels, 5))),
         clipping_share=clipping,
@@ -71,10 +82,12 @@ def describe(clip: Clip) -> ClipReport:
         speech_s=speech_s,
     )
     ends_in_speech = bool(spans) and clip.seconds - spans[-1][1] < 2 * FRAME_S
+    crackles = len(clicks(samples[: 20 * clip.rate_hz], clip.rate_hz)) > CLICKS_PER_S * min(clip.seconds, 20)
     checks = {
         "no_speech": not spans,
         "clipped": clipping > 0.002,
-        "noisy": bool(spans) and numbers["level_dbfs"] - numbers["noise_dbfs"] < 15,
+        "clicks": crackles,
+        "noisy": bool(spans) and not crackles and numbers["level_dbfs"] - numbers["noise_dbfs"] < 15,
         "quiet": numbers["level_dbfs"] < -40,
         "low_rate": clip.rate_hz < 16000,
         "narrow_band": clip.rate_hz >= 16000 and _share_above(samples, clip.rate_hz, 4300) < NARROW_SHARE,
@@ -111,10 +124,10 @@ def _syllables(c: str) -> float:
 
 
 def _share_above(samples: np.ndarray, rate_hz: int, cut_hz: int) -> float:
-    """Share of the energy above cut_hz, over at most 20 s."""
+    """Share of the energy that can be heard, above cut_hz, over at most 20 s."""
     power = np.abs(np.fft.rfft(samples[: 20 * rate_hz])) ** 2
     hz = np.fft.rfftfreq(min(len(samples), 20 * rate_hz), 1 / rate_hz)
-    return float(power[hz > cut_hz].sum() / max(power.sum(), 1e-20))
+    return float(power[hz > cut_hz].sum() / max(power[hz > HEARD_HZ].sum(), 1e-20))
 
 
 def _db(level: float) -> float:

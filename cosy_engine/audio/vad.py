@@ -22,6 +22,7 @@ FRAME_SAMPLES, CONTEXT_SAMPLES = 512, 64  # 32 ms frames at 16 kHz, and what the
 FRAME_S = FRAME_SAMPLES / TOKENIZER_HZ
 MODEL_FILE = "data/silero_vad_16k_sequence.onnx"  # the whole clip in one call
 ON, OFF = 0.5, 0.35  # speech starts above ON and lasts until below OFF
+USUAL_PEAK = 0.1  # a clip below is raised to it: the network was made for speech at usual levels
 MIN_SPEECH_FRAMES, MIN_PAUSE_FRAMES = 4, 4  # shorter runs (130 ms) are parts of a word
 _lock = threading.Lock()
 
@@ -48,6 +49,7 @@ def speech_spans(clip: Clip) -> list[tuple[float, float]]:
 def speech_probability(clip: Clip) -> np.ndarray:
     """(frames,) float32 in [0, 1], one for each 32 ms."""
     wave = resample(torch.from_numpy(clip.samples), clip.rate_hz, TOKENIZER_HZ).numpy()
+    wave = wave * (USUAL_PEAK / min(max(float(np.abs(wave).max(initial=0.0)), 1e-6), USUAL_PEAK))
     model = _silero()
     frames = -(-len(wave) // FRAME_SAMPLES)
     padded = np.zeros(CONTEXT_SAMPLES + frames * FRAME_SAMPLES, np.float32)

@@ -36,12 +36,44 @@ def test_good_speech_is_good(speech):
         (lambda x: np.concatenate([x, np.zeros(8 * 24000, np.float32)]), "little_speech"),
         (lambda x: resample(resample(torch.from_numpy(x), 24000, 7500), 7500, 24000).numpy(), "narrow_band"),
         (lambda x: x[: int(2.9 * 24000)], "ends_in_speech"),
+        (lambda x: np.clip(x + 0.9 * (np.arange(len(x)) % 2400 == 0), -1, 1), "clicks"),
     ],
 )
 def test_each_fault_has_its_verdict(speech, change, code):
     report = describe(read_clip((24000, change(speech[0].samples))))
     assert code in report.verdicts
     assert WORDS[code] in report.words
+
+
+@pytest.mark.parametrize("every", [12000, 2400, 480])
+def test_clicks_are_no_noise(speech, every):
+    clicking = np.clip(speech[0].samples + 0.9 * (np.arange(len(speech[0].samples)) % every == 0), -1, 1)
+    verdicts = describe(read_clip((24000, clicking))).verdicts
+    assert "clicks" in verdicts and "noisy" not in verdicts
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        lambda t: 0.3 + 0 * t,
+        lambda t: 0.005 + 0 * t,
+        lambda t: 0.2 * t / t[-1],
+        lambda t: 0.2 * (t > t[-1] / 2),
+        lambda t: 0.1 * np.sin(2 * np.pi * 0.5 * t),
+    ],
+)
+def test_an_offset_is_no_noise_and_no_level(speech, offset):
+    quiet = speech[0].samples * 0.1
+    found = describe(read_clip((24000, quiet + offset(np.arange(len(quiet)) / 24000).astype(np.float32))))
+    assert "noisy" not in found.verdicts and "clicks" not in found.verdicts
+    assert found.level_dbfs == pytest.approx(describe(read_clip((24000, quiet))).level_dbfs, abs=1.0)
+
+
+def test_speech_is_found_however_quiet_it_is(speech):
+    report = describe(read_clip((24000, speech[0].samples * np.float32(0.005))))
+    assert report.level_dbfs < -60 and report.verdicts == ("quiet",)
+    hiss = 0.002 * np.random.default_rng(0).standard_normal(96000).astype(np.float32)
+    assert "no_speech" in describe(read_clip((24000, hiss))).verdicts
 
 
 def test_a_telephone_clip_and_a_tone_have_their_verdicts(speech):
