@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from html import escape
-
 import numpy as np
 
 from cosy_engine.compare import Outcome, Variant
@@ -182,31 +179,13 @@ def _likeness(outcome: Outcome, is_base: bool, lang: str) -> str:
 
 
 def _blind(kept: Kept, lang: str) -> str:
-    """Two results under false names; page script compare.js draws them and keeps count."""
+    """Two results under false names; page script ab.js draws them and keeps count."""
     sounds = [
-        {"url": f"compare/{kept.id}.{i}.wav", "name": variant_name(o.variant, lang)}
+        (f"compare/{kept.id}.{i}.wav?{len(o.runs)}", variant_name(o.variant, lang))
         for i, o in enumerate(kept.outcomes)
         if o.runs
     ]
-    told = {
-        "play": say("cmp_blind_play", lang),
-        "pause": say("cmp_blind_pause", lang),
-        "same": say("cmp_blind_same", lang),
-        "is": say("cmp_blind_is", lang, a="{a}", b="{b}"),  # filled in by the script
-        "score": say("cmp_blind_score", lang, score="{score}"),
-    }
-    return (
-        f'<section class="blind" data-sounds="{escape(json.dumps(sounds))}" data-words="{escape(json.dumps(told))}">'
-        f'<h3>{say("cmp_blind", lang)}</h3><p class="dim">{say("cmp_blind_hint", lang)}</p><div class="links">'
-        f'<button type="button" class="small" data-blind="play">{say("cmp_blind_play", lang)}</button>'
-        f'<span class="ab" role="group"><button type="button" class="small" data-blind="A" aria-pressed="true">A</button>'
-        f'<button type="button" class="small" data-blind="B" aria-pressed="false">B</button></span>'
-        f'<button type="button" class="small" data-blind="prefer-A">{say("cmp_blind_prefer", lang, name="A")}</button>'
-        f'<button type="button" class="small" data-blind="prefer-B">{say("cmp_blind_prefer", lang, name="B")}</button>'
-        f'<button type="button" class="small" data-blind="same">{say("cmp_blind_same", lang)}</button>'
-        f'<button type="button" class="small" data-blind="new">{say("cmp_blind_new", lang)}</button></div>'
-        '<p class="answer" role="status" aria-live="polite"></p></section>'
-    )
+    return cards.ab("compare", sounds, say("cmp_blind", lang), say("cmp_blind_hint", lang), lang, pick=False)
 
 
 def _exports(kept: Kept, lang: str) -> str:

@@ -143,7 +143,7 @@ def launch_options(engine: Engine, guests: Guests) -> dict:
     facts = f"window.cosyRate = {engine.spec.mel.rate_hz}; window.cosyCannot = {json.dumps(cannot)}; window.cosyUpload = {json.dumps(upload)};"
     scripts = "".join(
         (ASSETS / "page" / name).read_text(encoding="utf-8")
-        for name in ("player.js", "page.js", "compare.js", "live.js")
+        for name in ("player.js", "page.js", "ab.js", "compare.js", "live.js")
     )
     style = "".join((ASSETS / "page" / name).read_text(encoding="utf-8") for name in ("page.css", "compare.css"))
     return {

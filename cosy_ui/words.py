@@ -147,7 +147,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "v_clipped": ("Distorted by too high a level: record more softly", "音量过大导致失真：请降低音量重录"),
     "v_noisy": ("Noisy: the noise will be heard in the output too", "噪声较大：输出中也会听到噪声"),
     "v_low_rate": ("Recorded below 16 kHz: the output will sound dull", "采样率低于 16 kHz：输出会发闷"),
-    "v_clicks": ("Clicks or crackles: record it again, or choose a part without them", "有咔嗒声或爆音：请重新录制，或选择没有这些声音的选段"),
+    "v_clicks": (
+        "Clicks or crackles: record it again, or choose a part without them",
+        "有咔嗒声或爆音：请重新录制，或选择没有这些声音的选段",
+    ),
     "v_narrow_band": (
         "Nothing above 4 kHz, as on a telephone: the output will sound dull",
         "4 kHz 以上无内容（类似电话音质）：输出会发闷",
@@ -220,6 +223,23 @@ WORDS: dict[str, tuple[str, str]] = {
         "Settings of take {number} are in the form; its clip is gone, upload it again.",
         "已填入第 {number} 次的设置；其参考音频已清除，请重新上传。",
     ),
+    # Two sounds as A and B, here and in the Compare tab
+    "ab_title": ("Compare two takes", "对比两次结果"),
+    "ab_hint": (
+        "Both play at once and one is heard: switch between A and B without losing the place.",
+        "两者同时播放，只听其一：可随时在 A 与 B 之间切换，位置不变。",
+    ),
+    "ab_take": ("Take that is {side}", "{side} 的结果"),
+    "ab_heard": ("Which one is heard", "正在听的结果"),
+    "ab_place": ("Place in the sound", "播放位置"),
+    "ab_hide": ("Blind: hide which is which", "盲听：隐藏名称"),
+    "ab_play": ("Play", "播放"),
+    "ab_pause": ("Pause", "暂停"),
+    "ab_prefer": ("I prefer {name}", "{name} 更好"),
+    "ab_same": ("I hear no difference", "听不出差别"),
+    "ab_new": ("Draw again", "重新抽取"),
+    "ab_is": ("A is {a}, B is {b}.", "A 是 {a}，B 是 {b}。"),
+    "ab_score": ("Answers so far: {score}", "累计结果：{score}"),
     "take_gone": ("That take is no longer kept: generate it again.", "该结果已清除：请重新生成。"),
     # Voices tab
     "voices_intro": (

@@ -199,9 +199,15 @@
   // One sound at a time; and a take that is being heard goes on when a new one redraws the list.
   let heard = null;
   const hush = (but) => {
+    document.dispatchEvent(new CustomEvent("cosy-sound", {detail: but}));
     for (const other of document.querySelectorAll("audio")) if (other !== but) other.pause();
     if (sample !== but) sample?.pause();
   };
+  document.addEventListener("cosy-sound", ({detail}) => {
+    if (!detail || detail instanceof Element) return;  // from hush itself
+    for (const other of document.querySelectorAll("audio")) other.pause();
+    sample?.pause();
+  });
   document.addEventListener("play", ({target}) => {
     hush(target);
     if (target.closest(".takes")) heard = {node: target, src: target.src, at: target.currentTime};

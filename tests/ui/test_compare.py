@@ -80,16 +80,16 @@ def test_blind_listening_hides_the_names_until_one_has_answered(open_page, clip)
     page.locator("#cmp-runs input[type=number]").fill("1")
     page.locator("#cmp-start").click()
     ended(page)
-    box = page.locator(".blind")
+    box = page.locator("#cmp-results .ab")
     assert "eager" not in box.inner_text()
-    box.locator("[data-blind=play]").click()
-    page.wait_for_function("document.querySelector('[data-blind=play]').textContent === 'Pause'")
-    box.locator("[data-blind=B]").click()
-    assert box.locator("[data-blind=B]").get_attribute("aria-pressed") == "true"
-    box.locator("[data-blind=prefer-B]").click()
+    box.locator("[data-ab=play]").click()
+    page.wait_for_function("document.querySelector('#cmp-results [data-ab=play]').textContent === 'Pause'")
+    box.locator("[data-ab=B]").click()
+    assert box.locator("[data-ab=B]").get_attribute("aria-pressed") == "true"
+    box.locator("[data-ab=prefer-B]").click()
     answer = box.locator(".answer").inner_text()
     assert "A is eager" in answer and "fp32" in answer and "bf16" in answer and "× 1" in answer
-    box.locator("[data-blind=new]").click()
+    box.locator("[data-ab=new]").click()
     assert box.locator(".answer").inner_text() == ""
 
 

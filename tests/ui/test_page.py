@@ -410,6 +410,51 @@ def test_a_sentence_is_redone_settings_are_copied_back_and_all_is_zipped(open_pa
     )
 
 
+def test_two_takes_are_switched_at_the_same_place_and_compared_blind(open_page, clip):
+    page = open_page()
+    fill(page, clip, text=LONG[:300])
+    generate(page)
+    box = page.locator("#history .ab")
+    assert box.count() == 0  # one take has nothing beside it
+    page.evaluate("""() => { window.sounds = []; const Real = window.Audio;
+        window.Audio = class extends Real { constructor(url) { super(url); window.sounds.push(this); } }; }""")
+    page.locator("#text textarea").fill("A second take, with other words.")
+    generate(page)
+    a, b = (box.locator(f"[data-pick={side}]") for side in "AB")
+    assert a.locator("option:checked").inner_text().startswith("Take 2 · A second")
+    assert b.locator("option:checked").inner_text().startswith("Take 1 · This is one")
+    page.evaluate("window.cosyPlayer.stop()")
+    page.locator("ol.takes audio").first.evaluate("audio => audio.play()")
+    box.locator("[data-ab=B]").click()
+    box.locator("[data-ab=play]").click()
+    page.wait_for_function("window.sounds.slice(-2).every(s => !s.paused && s.currentTime > 0.1)", timeout=10_000)
+    assert page.evaluate("document.querySelector('ol.takes audio').paused")  # one sound at a time
+    assert page.evaluate("window.sounds.slice(-2).map(s => s.muted)") == [True, False]
+    box.locator("[data-ab=A]").click()
+    assert page.evaluate("window.sounds.slice(-2).map(s => s.muted)") == [False, True]
+    first, second = page.evaluate("window.sounds.slice(-2).map(s => s.currentTime)")
+    assert first == pytest.approx(second, abs=0.15)  # both go on, so a switch keeps the place
+    page.locator("#text textarea").fill("And a third.")
+    page.locator("#stream input").uncheck()
+    page.locator("#generate").click()
+    page.wait_for_function("window.sounds.slice(-2).every(s => s.paused)", timeout=10_000)
+    takes(page, 3)
+    page.wait_for_function(
+        "document.querySelector('#history [data-pick=A]').selectedOptions[0].text.startsWith('Take 3')", timeout=10_000
+    )
+    a.select_option(label=next(t for t in a.locator("option").all_inner_texts() if t.startswith("Take 1")))
+    assert not box.locator(".answers").is_visible()
+    box.locator("[data-ab=hide]").check()
+    assert a.is_disabled() and a.locator("option:checked").inner_text() == "?"
+    assert "Take" not in box.locator(".links").first.inner_text() + box.locator(".answer").inner_text()
+    box.locator("[data-ab=prefer-B]").click()
+    answer = box.locator(".answer").inner_text()
+    assert "Take 1" in answer and "Take 2" in answer and "Take 3" not in answer and "× 1" in answer
+    assert a.locator("option:checked").inner_text()[:6] in answer.split(", B is")[0]
+    box.locator("[data-ab=hide]").uncheck()
+    assert a.locator("option:checked").inner_text().startswith("Take 1") and a.is_enabled()
+
+
 def test_seeds_are_drawn_kept_and_shown(open_page, clip):
     page = open_page()
     settings(page)
