@@ -61,7 +61,9 @@ def _clone_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--llm", help="language-model file in the folder, for example llm.rl.pt")
     parser.add_argument(
-        "--mode", choices=sorted(MODES), help="default: zero_shot with a transcript, else cross_lingual"
+        "--mode",
+        choices=sorted(MODES),
+        help="default: by what is given, such as zero_shot with a transcript and cross_lingual without",
     )
     parser.add_argument("--instruction", default="", help="how to speak, for mode instruct")
     parser.add_argument("--source", help="clip whose words are kept, for mode voice_conversion")
@@ -232,7 +234,7 @@ def clone(arguments: argparse.Namespace) -> int:
         raise SettingInvalid(f"{arguments.out} is the recording itself: name another file for the result")
     saved = arguments.reference.lower().endswith(".safetensors")
     request = Request(
-        mode=arguments.mode or _likely_mode(arguments, saved),
+        mode=arguments.mode or "",
         text=sys.stdin.read() if arguments.text == "-" else arguments.text,
         reference=Voice.empty() if saved else read_clip(arguments.reference),
         transcript=arguments.transcript,
@@ -274,17 +276,6 @@ def clone(arguments: argparse.Namespace) -> int:
         return 0
     finally:
         engine.close()
-
-
-def _likely_mode(arguments: argparse.Namespace, saved: bool) -> str:
-    """What the given inputs are for."""
-    if arguments.source:
-        return "voice_conversion"
-    if saved:
-        return "saved_voice"
-    if arguments.instruction:
-        return "instruct"
-    return "zero_shot" if arguments.transcript else "cross_lingual"
 
 
 def _voice_arguments(parser: argparse.ArgumentParser) -> None:

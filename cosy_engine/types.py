@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cosy_engine.settings.modes import likely_mode
+
 
 @dataclass(frozen=True, eq=False)
 class Clip:
@@ -53,12 +55,13 @@ class Voice:
 class Request:
     """One job. Only the fields that the mode asks for (settings.modes) are read; others must stay empty.
 
+    mode: "" chooses by what is given: source, a saved Voice, instruction, transcript, or none of them (likely_mode).
     reference: a path, a Clip or a Voice. source: clip whose words are kept in voice conversion.
     text: a string, or an iterator of strings that arrive piece by piece (bistream).
     seed: fixes every draw; None draws one and reports it. speed: 0.5-2, whole audio only.
     """
 
-    mode: str = "zero_shot"
+    mode: str = ""
     text: object = ""
     reference: object = None
     transcript: str = ""
@@ -70,6 +73,19 @@ class Request:
     precision: str | None = None  # None: the engine's default
     tier: str | None = None  # likewise
     client: str = ""  # who asks; used for fairness only
+
+    def __post_init__(self) -> None:
+        if self.mode == "":
+            transcript, instruction = (
+                (x.strip() if isinstance(x, str) else x) for x in (self.transcript, self.instruction)
+            )
+            mode = likely_mode(
+                transcript=bool(transcript),
+                instruction=bool(instruction),
+                source=self.source is not None,
+                saved=isinstance(self.reference, Voice),
+            )
+            object.__setattr__(self, "mode", mode)
 
 
 @dataclass(frozen=True, eq=False)

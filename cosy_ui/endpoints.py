@@ -32,14 +32,15 @@ class Endpoints:
         self.guests, self.ledger = jobs.guests, jobs.ledger
 
     def clone(
-        self, request: gr.Request, text: str, reference: str | None = None, transcript: str = "", mode: str = "zero_shot", instruction: str = "",
+        self, request: gr.Request, text: str, reference: str | None = None, transcript: str = "", mode: str = "", instruction: str = "",
         source: str | None = None, voice: str = "", seed: float | None = None, speed: float = 1.0, precision: str = "",
         tier: str = "", file_format: str = "wav", consent: bool = False,
     ) -> Iterator[tuple[str, dict]]:  # fmt: skip
         """Speak a text in the voice of a reference clip and return (audio file, report).
 
         mode: zero_shot (reference and transcript), cross_lingual (reference), instruct (reference and instruction),
-        saved_voice (voice: a name that /voices lists), voice_conversion (reference and source). seed: same seed, same audio.
+        saved_voice (voice: a name that /voices lists), voice_conversion (reference and source); by itself the one that what is
+        given is for. seed: same seed, same audio.
         file_format: wav, mp3, flac or opus. consent: on a shared page, "I may use this voice".
         """
         try:
@@ -62,9 +63,8 @@ class Endpoints:
         cross_lingual. Returns (audio file or nothing, {"ok": true, ...report} or {"ok": false, "code", "message"}), so a bad
         request is an answer like the others."""
         try:
-            mode = "zero_shot" if (transcript or "").strip() else "cross_lingual"
             job = self._request(
-                text, reference, transcript, mode, "", None, "", seed, 1.0, "", "", consent, client_of(request)
+                text, reference, transcript, "", "", None, "", seed, 1.0, "", "", consent, client_of(request)
             )
             for path, report in self._made(job, "wav"):
                 yield path, {"ok": True} | report
@@ -88,16 +88,16 @@ class Endpoints:
         if self.guests.shared and consent is not True:
             raise InputMissing("this page is shared: confirm with consent=True that you may use this voice", "consent")
         chosen: Any = self.clips.read(reference) if reference else None
-        if mode == "saved_voice":
+        if mode == "saved_voice" or (voice and not mode):
             found = self.sessions.find_voice(voice or "")
             if found is None:
                 raise InputMissing(f"no saved voice is called {voice!r}: /voices lists them", "voice")
             chosen = found.voice
         return Request(
-            mode=mode,
+            mode=mode or "",
             text=text or "",
             reference=chosen,
-            transcript=(transcript or "") if mode == "zero_shot" else "",
+            transcript=(transcript or "") if mode in ("", None, "zero_shot") else "",
             instruction=instruction or "",
             source=self.clips.read(source) if source else None,
             seed=int(seed) if isinstance(seed, float) and seed.is_integer() else seed,
@@ -128,7 +128,7 @@ def add_endpoints(endpoints: Endpoints) -> None:
         text, transcript, mode = (
             gr.Textbox(label="text"),
             gr.Textbox("", label="transcript"),
-            gr.Textbox("zero_shot", label="mode"),
+            gr.Textbox("", label="mode"),
         )
         reference = gr.Audio(type="filepath", label="reference")
         source = gr.Audio(type="filepath", label="source")

@@ -206,7 +206,11 @@ def test_progress_names_each_variant_and_run_from_the_start(capsys, monkeypatch)
 
 def test_what_the_user_got_wrong_is_heard(engine):
     with pytest.raises(InputMissing):
-        list(Comparison(EngineSubject(engine, Request(text=TEXT, reference=speechlike(4.0))), [WHOLE]).steps())
+        list(
+            Comparison(
+                EngineSubject(engine, Request(mode="zero_shot", text=TEXT, reference=speechlike(4.0))), [WHOLE]
+            ).steps()
+        )
     with pytest.raises(ModeUnavailable, match="CUDA"):
         Comparison(EngineSubject(engine, Request(text=TEXT)), [Variant("graph", "fp32")])
     with pytest.raises(SettingInvalid, match="pieces"):

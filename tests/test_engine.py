@@ -387,3 +387,21 @@ def test_a_snapshot_counts_what_the_engine_does(engine):
     after = engine.snapshot()
     assert after.audio_per_s > 0
     assert after.steps - before.steps >= tokens > 0 and after.captures_done == after.captures_total
+
+
+def test_a_request_without_a_mode_is_for_what_it_gives(engine):
+    """As on the command line and through the API."""
+    clip, voice = speechlike(3.0), engine.voice(speechlike(3.0), WORDS)
+    for given, mode in (
+        ({}, "cross_lingual"),
+        ({"transcript": " "}, "cross_lingual"),
+        ({"transcript": WORDS}, "zero_shot"),
+        ({"transcript": WORDS, "instruction": "softly"}, "instruct"),
+        ({"source": clip}, "voice_conversion"),
+        ({"mode": "cross_lingual", "transcript": WORDS}, "cross_lingual"),
+    ):
+        assert Request(text="Hi.", reference=clip, **given).mode == mode
+    assert Request(text="Hi.", reference=voice).mode == "saved_voice"
+    assert engine.speak_all(Request(text="Hi.", reference=clip)).report.mode == "cross_lingual"
+    with pytest.raises(InputMissing, match="words spoken"):
+        engine.speak(Request(mode="zero_shot", text="Hi.", reference=clip))

@@ -193,9 +193,7 @@ def _subject(arguments: argparse.Namespace) -> tuple[Any, Any]:
     _say("loading the model ...")
     engine = load(arguments.model, EngineConfig(device=arguments.device, slots=1, warm_up=False))
     try:
-        mode = "zero_shot" if arguments.transcript else "cross_lingual"
         request = Request(
-            mode=mode,
             text=arguments.text,
             reference=arguments.reference,
             transcript=arguments.transcript,

@@ -32,4 +32,16 @@ MODES = {
     )
 }
 
+
+def likely_mode(*, transcript: bool, instruction: bool, source: bool, saved: bool) -> str:
+    """The mode that the given inputs are for, where none is named. saved: the reference is a saved voice."""
+    if source:
+        return "voice_conversion"
+    if saved:
+        return "saved_voice"
+    if instruction:
+        return "instruct"
+    return "zero_shot" if transcript else "cross_lingual"
+
+
 OPTIONAL_INPUTS = ("text", "reference", "transcript", "instruction", "source")
