@@ -11,7 +11,7 @@ import enum
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -329,8 +329,8 @@ class Session:
                     yield from self._rendered(render)
                     final = final or render.heard
                     yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
-                    if verdict is None and not segment.fixed_tokens:
-                        verdict = self.guard.sound(render.out.heard, self.job.rate_hz)
+                    if not segment.fixed_tokens:
+                        verdict = self._judged(verdict, render)
             except NotFinite:
                 if self.full_precision is None or render.heard:
                     raise
@@ -350,6 +350,11 @@ class Session:
             self.spoken.append(tokens)
             return len(tokens), render
         raise AssertionError("unreachable")
+
+    def _judged(self, verdict: str | None, render: _Renderer) -> str | None:
+        """The verdict on a rendered attempt: that on its tokens, but that on its sound where they are well or nothing is heard."""
+        sound = self.guard.sound(render.out.heard, self.job.rate_hz)
+        return sound if verdict is None or sound == SILENT else verdict
 
     def _to_full_precision(self, index: int) -> None:
         """The rest of the request runs in fp32; once, for fp32 itself has nowhere to go."""
@@ -452,36 +457,50 @@ class Session:
         )
         render = self._renderer(0, 0)
         heard: list[int] = []
-        count = 0
-        while True:
+        said: list[int] = []  # ids of the text so far
+        fault, ended = None, False
+        while not ended and not fault:
             self._hungry = True
             while self._text.empty():
                 yield
             self._hungry = False
             ids = self._text.get()
-            count += len(ids or ())
-            pieces = driver.push(ids) if ids is not None else driver.finish(max(25, int(lm.spec.max_ratio * count)))
+            ended = ids is None
+            said += ids or ()
+            pieces = driver.finish(max(25, int(lm.spec.max_ratio * len(said)))) if ended else driver.push(ids)
             for new in self._timed("decode", pieces):
                 heard += new
                 render.take(new)
                 if self.guard.looping(heard):
-                    self.cost.notes.append(f"{REMEDY[LOOP]}; the end was cut, listen before you use it")
-                    render.drop(self.guard.loop_tokens)
-                    ids = None
+                    fault = LOOP
+                elif self.guard.endless(len(heard), len(said)):
+                    fault = TOO_LONG
+                if fault:
                     break
                 yield from self._rendered(render)
                 yield
-            if ids is None:
-                break
-        if not heard:
-            raise GenerationFailed(f"{REMEDY[EMPTY]}: change the text or the seed")
-        yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
-        if verdict := self.guard.sound(render.out.heard, job.rate_hz):
-            self.cost.notes.append(f"{REMEDY[verdict]}; {LISTEN}")
-        render.release()
-        self.cost.tokens += len(heard)
+        verdict = fault or self.guard.verdict(heard, True, len(said), lm.spec.silent_ids)
+        if verdict == LOOP:
+            render.drop(self.guard.loop_tokens)
+        if heard:
+            yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
+            verdict = self._judged(verdict, render)
+        tokens = len(heard)
+        if (
+            verdict and not render.heard and not fault
+        ):  # all of the text is there now, so it can be spoken again as any text
+            self.cost.retries += 1
+            self.cost.notes.append(f"segment 1: {REMEDY[verdict]}; spoken again with another draw")
+            tokens, render = yield from self._spoken(0, replace(segment, text_ids=tuple(said), limit_ids=len(said)))
+        else:
+            if verdict in (EMPTY, SILENT) and not render.heard:
+                raise GenerationFailed(f"{REMEDY[verdict]}: change the text or the seed")
+            if verdict:
+                self.cost.notes.append(f"segment 1: {REMEDY[verdict]}; {AFTER.get(verdict, LISTEN)}")
+            render.release()
+        self.cost.tokens += tokens
         self.cost.segments.append(
-            {"text": "", "start_s": 0.0, "end_s": self.cost.samples / job.rate_hz, "tokens": len(heard)}
+            {"text": "", "start_s": 0.0, "end_s": self.cost.samples / job.rate_hz, "tokens": tokens}
         )
 
     def _timed(self, stage: str, pieces: Iterator) -> Iterator:

@@ -1,8 +1,10 @@
 """Is it speech of this text? Cheap signs, one retry as long as nothing was heard, and what the user is told."""
 
+import functools
 import itertools
 from dataclasses import replace
 from statistics import median
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,6 +74,80 @@ def test_silent_audio_is_spoken_again(worker, stream):
     assert cost.retries == 1 and "silent" in cost.notes[0] and len(audio) == 150 * 960
     with pytest.raises(GenerationFailed, match=r"segment 1.*silent, twice"):
         run(worker, fakes.job("a" * 50, stream=stream), fakes.stages(QUIET))
+
+
+class FakeBistream:
+    """Speaks its script when the text ends."""
+
+    def __init__(self, script, *arguments, **options):
+        self.script = script
+
+    def push(self, ids):
+        return iter(())
+
+    def finish(self, max_tokens):
+        yield from ([token] for token in self.script)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_silence_without_end_is_no_success(worker, stream):
+    with pytest.raises(GenerationFailed, match="silent, twice"):
+        run(worker, fakes.job("a", stream=stream), fakes.stages(QUIET[:20]))
+
+
+def in_pieces(worker, count: int, script: list[int], *again: list[int]):
+    """A text of so many ids that comes in one piece: what its driver speaks, then what is spoken as any text."""
+    state = SimpleNamespace(uniforms=torch.zeros(1, 128, 2))
+    stages = fakes.stages(*again)
+    stages.lm.start = lambda *sizes: state
+    stages = replace(stages, bistream=functools.partial(FakeBistream, script))
+    session = Session(fakes.job("", stream=True, bistream=True), stages, itertools.count().__next__)
+    worker.submit(session)
+    session.push_text(list(range(count)))
+    session.push_text(None)
+    chunks = [chunk.samples for chunk in session.audio()]
+    return session.cost, np.concatenate(chunks)
+
+
+@pytest.mark.parametrize(
+    ("script", "why"), [([], "no speech"), (QUIET, "silent"), (SPEECH[:8], "too short"), (SPEECH[:25], None)]
+)
+def test_a_text_in_pieces_of_which_nothing_was_heard_is_spoken_again_as_any_text(worker, script, why):
+    cost, audio = in_pieces(worker, 10, script, SPEECH[:50])
+    assert (
+        cost.retries == bool(why)
+        and len(audio) == (50 if why else 25) * 960
+        and cost.segments[0]["end_s"] == len(audio) / RATE
+    )
+    assert not why or (why in cost.notes[0] and "another draw" in cost.notes[0])
+
+
+def test_a_text_in_pieces_that_is_never_heard_is_no_success(worker):
+    with pytest.raises(GenerationFailed, match="silent, twice"):
+        in_pieces(worker, 1, QUIET[:20], QUIET[:20])
+
+
+def test_silence_is_an_error_also_while_a_text_still_comes(worker):
+    class Humming(FakeBistream):
+        def push(self, ids):
+            yield from ([2] for _ in range(100))
+
+    stages = fakes.stages([])
+    stages.lm.start = lambda *sizes: SimpleNamespace(uniforms=torch.zeros(1, 128, 2))
+    session = Session(
+        fakes.job("", stream=True, bistream=True),
+        replace(stages, bistream=functools.partial(Humming, [])),
+        itertools.count().__next__,
+    )
+    worker.submit(session)
+    session.push_text([1, 2, 3, 4, 5])
+    with pytest.raises(GenerationFailed, match="silent: change"):
+        list(session.audio())
+
+
+def test_a_text_in_pieces_that_does_not_end_is_cut_and_said(worker):
+    cost, audio = in_pieces(worker, 5, ENDLESS)
+    assert cost.retries == 0 and "the end was cut" in cost.notes[0] and len(audio) <= 960 * (50 + 15 * 5 + 2)
 
 
 def test_noise_is_spoken_again_and_said(worker):
