@@ -1,5 +1,5 @@
-"""Capitals and Greek letters in English, for a model that has hardly seen them: shouting is written small, abbreviations and
-Greek letters by the names of the letters."""
+"""Capitals and Greek letters in English, for a model that has hardly seen them: shouting is written small, abbreviations,
+single letters and Greek ones by the names of the letters."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import unicodedata
 from string import ascii_uppercase
 
 WORD = re.compile(r"\b[A-Z]{2,}(?:'[A-Z]+)?\b")
+LETTER = re.compile(r"(?<![\w'])[b-hj-np-zB-HJ-NP-Z](?![\w'])")  # alone; a, I and O are words
 READ_AS_WORD = 4  # letters, with a vowel among them: NASA, UNESCO
 NAMES = "ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue are ess tee you vee double-you ex why zee"
 LETTERS = dict(zip(ascii_uppercase, NAMES.split(), strict=True))
@@ -32,7 +33,7 @@ def without_greek(text: str) -> str:
 
 
 def without_capitals(text: str) -> str:
-    """Words in capitals as they are spoken; all other text as it is."""
+    """Words in capitals and single letters as they are spoken; all other text as it is."""
     small, large = sum(c.islower() for c in text), sum(c.isupper() for c in text)
     shouted = large > 3 * small
 
@@ -42,5 +43,7 @@ def without_capitals(text: str) -> str:
             return word.lower()
         return " ".join(LETTERS[c] for c in word if c in LETTERS)
 
-    out = WORD.sub(written, text)
+    out = LETTER.sub(lambda m: LETTERS[m[0].upper()], WORD.sub(written, text))
+    if out.strip(" .!?").lower() == "a":  # all that is to be said is no article
+        out = out.lower().replace("a", LETTERS["A"])
     return out[:1].upper() + out[1:] if shouted else out

@@ -17,7 +17,7 @@ from cosy_engine.text.clean import clean_characters, neutralise_tags, strip_pref
 from cosy_engine.text.languages import NAMES, detect, unspoken
 from cosy_engine.text.normalize import TextNormalizer
 from cosy_engine.text.reference_rules import reference_segments, reference_text
-from cosy_engine.text.split import STOP_S, Segment, speakable, split_text
+from cosy_engine.text.split import STOP_S, Segment, closed, speakable, split_text
 from cosy_engine.text.tokenizer import END_OF_PROMPT, TextTokenizer
 
 SYSTEM = "You are a helpful assistant."  # fixed words that v3 was trained with
@@ -181,7 +181,8 @@ class TextFrontend:
         return SegmentIds(prefix + ids, len(ids))
 
     def pieces(self, texts: Iterable[str]) -> Iterator[list[int]]:
-        """Ids of text that arrives piece by piece (bistream); no normalisation, as a number may still be arriving.
+        """Ids of text that arrives piece by piece (bistream); no normalisation, as a number may still be arriving. A text without
+        a final mark gets one.
 
         A tag that is cut by a piece border is held back until it is whole, and is then as harmless as elsewhere.
         """
@@ -195,6 +196,7 @@ class TextFrontend:
             if ids := self._piece_ids(ready):
                 yield ids
         self._check_language(heard, "text")
+        held += closed(heard.rstrip())[len(heard.rstrip()) :]
         if ids := self._piece_ids(held):
             yield ids
 

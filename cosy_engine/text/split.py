@@ -73,7 +73,7 @@ def split_text(
     spoken = [p for p in pieces if _spoken(p.text, whole)]
     for group in (g for some in ([spoken] if join else _by_sentence(spoken)) for g in _groups(some, length, wide)):
         joined = re.sub(r"\s*\n\s*", "" if wide else " ", _join([p.text for p in group], wide)).strip()
-        segments.append(Segment(_closed(joined, group[-1].forced, wide), _pause_s(joined, group[-1])))
+        segments.append(Segment(closed(joined, group[-1].forced, wide), _pause_s(joined, group[-1])))
     if segments:
         segments[-1] = Segment(segments[-1].text)
     return tuple(segments)
@@ -265,11 +265,13 @@ def _join(texts: list[str], wide: bool) -> str:
     return out
 
 
-def _closed(text: str, forced: bool, wide: bool) -> str:
-    """text with a final mark: models were trained on sentences that have one."""
+def closed(text: str, forced: bool = False, wide: bool | None = None) -> str:
+    """text with a final mark: models were trained on sentences that have one. forced: it goes on; wide: by its last character
+    where not given."""
     tail = text.rstrip(CLOSERS + STRAIGHT_QUOTES)
     if not tail or tail[-1] in STOPS + CLAUSES + COMMAS:
         return text
+    wide = _wide(tail[-1]) if wide is None else wide
     mark = ("，" if wide else ",") if forced else ("。" if wide else ".")
     return text + mark
 

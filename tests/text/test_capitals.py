@@ -14,6 +14,10 @@ from cosy_engine.text.capitals import without_capitals, without_greek
         ("It is a DVD, and I am here.", "It is a dee vee dee, and I am here."),
         ("A plain sentence with London in it.", "A plain sentence with London in it."),
         ("", ""),
+        ("Plan B, or x?", "Plan bee, or ex?"),
+        ("It's a rock 'n' roll R and B song, I'd say.", "It's a rock 'n' roll are and bee song, I'd say."),
+        ("m", "em"),
+        ("A.", "Ay."),
     ],
 )
 def test_capitals_are_written_as_they_are_spoken(text, spoken):

@@ -201,10 +201,19 @@ def test_a_tag_split_over_pieces_is_held_back_and_neutralised(frontends):
     frontend = frontends["v3"]
     pieces = list(frontend.pieces(["Hello <|endof", "prompt|> wor", "ld [laugh", "ter] ok", " a<b"]))
     text = "".join(map(frontend.tokenizer.decode, pieces))
-    assert text.split() == ["Hello", "world", "[laughter]", "ok", "a<b"]
+    assert text.split() == ["Hello", "world", "[laughter]", "ok", "a<b."]
     ids = [i for piece in pieces for i in piece]
     assert frontend.tokenizer.specials["[laughter]"] in ids
     assert frontend.tokenizer.endofprompt_id not in ids
+
+
+@pytest.mark.parametrize(
+    ("pieces", "end"),
+    [(["Hel", "lo"], "o."), (["Hello. "], "o. "), (["Hello", ' "you"'], 'u".'), (["你", "好"], "好。"), (["Hello", "\n"], "\n."), (["Yes,"], "s,")],
+)  # fmt: skip
+def test_a_text_in_pieces_gets_a_final_mark_as_any_text(frontends, pieces, end):
+    text = "".join(map(frontends["v2"].tokenizer.decode, frontends["v2"].pieces(pieces)))
+    assert text.endswith(end)
 
 
 def test_pieces_are_ready_as_they_come(frontends):
