@@ -20,6 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     """Exit status 0 after a clean stop, 2 when something given cannot be used."""
     arguments = _arguments(argv)
     from cosy_engine import CosyError
+    from cosy_ui.heap import few_arenas
     from cosy_ui.private_folder import private_folder
 
     for name, value in NO_TELEMETRY.items():  # before the libraries are imported
@@ -28,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         for name in ("no_proxy", "NO_PROXY"):
             os.environ[name] = ",".join(filter(None, (os.environ.get(name), "localhost,127.0.0.1,::1")))
     _many_connections()
+    few_arenas()
     stop = _Stop()
     try:
         with private_folder():  # before Gradio is imported, which reads the place once
@@ -116,7 +118,7 @@ def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
         return 2
     add_routes(app, engine, jobs, sessions)
     stop.listen()
-    threading.Thread(target=keep_house, args=(sessions, page, stop.asked), name="cosy-house", daemon=True).start()
+    threading.Thread(target=keep_house, args=(sessions, page, jobs, stop.asked), name="cosy-house", daemon=True).start()
     _say_where(arguments, engine, list(voices), local, share)
     while not stop.asked.wait(0.5):  # in pieces, so that Windows sees Ctrl+C
         pass

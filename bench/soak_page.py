@@ -12,7 +12,6 @@ at the end what it gave at the start. Exit status 1 when it is not flat. The las
 """
 
 import argparse
-import ctypes
 import gc
 import json
 import os
@@ -32,6 +31,7 @@ import soundfile
 
 from bench.soak import FLAT_MB, WORDS, clip, held
 from cosy_engine import Request, load
+from cosy_ui.heap import few_arenas, give_back
 from cosy_ui.sessions import GRACE_S
 
 TEXTS = (
@@ -248,13 +248,6 @@ def crowd(users: list[User], count: int) -> None:
         thread.join()
 
 
-def give_back() -> None:
-    """Make the C library return freed memory: its pools of 50 threads would look like a leak. glibc only."""
-    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
-        gc.collect()
-        libc.malloc_trim(0)
-
-
 def own_threads() -> int:
     """The program's threads; those of the web server come and go with its load."""
     return sum(thread.name.startswith("cosy-") for thread in threading.enumerate())
@@ -268,6 +261,7 @@ def main() -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--tier", default="auto")
     options = parser.parse_args()
+    few_arenas()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["GRADIO_TEMP_DIR"] = folder
         clip_file = Path(folder, "clip.wav")
@@ -285,6 +279,8 @@ def main() -> int:
             time.sleep(2 * SOUND_KEPT_S)  # the web server puts closed connections away
             app.much_later()
             kept = len(app.jobs)
+            gc.collect()
+            app.page.sweep()
             give_back()
             lines.append((held(), own_threads()))
             print(

@@ -1,19 +1,22 @@
 """Does a public page hold: memory, threads, files, latency, and an answer for everyone?
 
-    python -m bench.soak_public [--minutes 15] [--clients 8] [--model DIR] [--precisions fp32]
+    python -m bench.soak_public [--minutes 120] [--warm-up 35] [--clients 8] [--pause 6] [--model DIR]
 
-Starts `webui.py --public` and uses it as visitors do, each with an address of its own: pages that generate, hear the sound
-route, stop, or close mid-stream; programs that call /clone and the OpenAI-style route; bad inputs; people who ask too often.
-Every half minute a line says what the program holds. Pages that were closed are kept for ten minutes, so what it holds grows
-until then: of the second half of the run, the first and the last fifth are compared. Flat means at most 5 % more memory and
-no more threads and open files. The first sound of the first and the last quarter of all streams is told, too.
-SIGTERM ends it; the exit code and the seconds are told. Exit status 1 when something was not as it should be. Linux only.
-The last line is JSON.
+Starts `webui.py --public` and uses it as visitors do, each with an address of its own: pages that generate in every mode, hear
+the sound route, stop, or close mid-stream; programs that call /clone, wait or leave; the OpenAI-style route; switches of
+precision, which a public page refuses; bad inputs; people who ask too often. A call with a fixed clip and seed must give the
+same samples whenever it is made.
+Every minute a JSON line says what the program holds and what was answered. Its caches are full and closed pages forgotten
+after half an hour: of what follows the warm-up, the first and the last fifth are compared. Flat means at most 5 % more memory,
+first sound at most 25 % later (it waits for the machine's other work, too), and after the load no thread, open file or
+temporary file more than in that first fifth. SIGTERM ends it; the exit code and the seconds are told. Exit status 1 when
+something was not as it should be. Linux only. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import io
 import json
 import os
@@ -28,6 +31,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
 import numpy as np
@@ -53,10 +57,12 @@ def clip(seconds: float, pitch_hz: float, rate_hz: int = 24000) -> bytes:
 class Visitor(threading.Thread):
     """One who comes again and again. seen: what became of each call; odd: answers that should not be."""
 
-    def __init__(self, url: str, number: int, until: float, config: dict):
+    fixed: ClassVar[set[str]] = set()  # digests of the samples that the fixed call gave, to all visitors
+
+    def __init__(self, url: str, number: int, until: float, pause_s: float, config: dict):
         super().__init__(name=f"visitor-{number}")
         self.draw = random.Random(number)
-        self.until, self.config, self.began = until, config, time.monotonic()
+        self.until, self.pause_s, self.config, self.began = until, pause_s, config, time.monotonic()
         self.http = httpx.Client(
             base_url=url,
             timeout=120,
@@ -69,14 +75,29 @@ class Visitor(threading.Thread):
         self.first_s: list[tuple[float, float]] = []  # (when, seconds to the first sound)
 
     def run(self) -> None:
-        acts = (self.page, self.page, self.leave, self.stop, self.program, self.bad, self.speech)
+        acts = (
+            self.page,
+            self.page,
+            self.leave,
+            self.stop,
+            self.program,
+            self.program_leaves,
+            self.same,
+            self.bad,
+            self.speech,
+        )
         while time.monotonic() < self.until:
             act = self.draw.choice(acts)
             try:
                 self.seen[f"{act.__name__}: {act()}"] += 1
+            except httpx.HTTPStatusError as error:
+                if error.response.status_code == 429 and "try again" in error.response.text:
+                    self.seen[f"{act.__name__}: refused: too often"] += 1
+                else:
+                    self.odd.append(f"{act.__name__}: {error}")
             except Exception as error:
                 self.odd.append(f"{act.__name__}: {type(error).__name__} {str(error)[:200]}")
-            time.sleep(self.draw.uniform(3.0, 7.0))
+            time.sleep(self.draw.uniform(0.5, 1.5) * self.pause_s)
 
     def upload(self) -> dict:
         data = clip(self.draw.choice((2.5, 3.5, 5.0)), self.draw.uniform(90, 240))
@@ -90,9 +111,11 @@ class Visitor(threading.Thread):
 
     def form(self, reference: dict) -> list:
         stream = self.draw.random() < 0.6
-        mode = self.draw.choice(("zero_shot", "cross_lingual"))
-        return [True, "worklet", mode, reference, "", WORDS, self.draw.choice(TEXTS), "", None, None,
-                self.draw.choice(self.config["precisions"]), self.config["tier"], stream, "", False, 1.0]  # fmt: skip
+        mode = self.draw.choice(("zero_shot", "cross_lingual", "instruct", "voice_conversion"))
+        instruction = "Speak slowly." if mode == "instruct" else ""
+        source = self.upload() if mode == "voice_conversion" else None
+        return [True, "worklet", mode, reference, "", WORDS, self.draw.choice(TEXTS), instruction, source, None,
+                self.config["precision"], self.config["tier"], stream, "", False, 1.0]  # fmt: skip
 
     def events(self, session: str):
         with self.http.stream("GET", "gradio_api/queue/data", params={"session_hash": session}) as answer:
@@ -149,25 +172,50 @@ class Visitor(threading.Thread):
     def stop(self) -> str:
         return self.page("stop")
 
-    def program(self) -> str:
-        data = ["It is so.", self.upload(), WORDS, "zero_shot", "", None, "", 5, 1.0, "", "", "mp3", True]
+    def call(self, data: list) -> str:
+        """The events of a call of /clone."""
         event = self.http.post("gradio_api/call/clone", json={"data": data}).raise_for_status().json()["event_id"]
-        answer = self.http.get(f"gradio_api/call/clone/{event}").text
-        if "event: complete" in answer:
-            return "file"
-        if "busy" in answer or "try again" in answer:
-            return "refused: busy"
-        raise AssertionError(answer[-300:])
+        return self.http.get(f"gradio_api/call/clone/{event}").text
+
+    def program(self) -> str:
+        kind = self.draw.choice(("mp3", "wav", "flac", "opus"))
+        answer = self.call(["It is so.", self.upload(), WORDS, "zero_shot", "", None, "", 5, 1.0, "", "", kind, True])
+        return "file" if "event: complete" in answer else refused(answer)
+
+    def program_leaves(self) -> str:
+        data = [TEXTS[-1], self.upload(), WORDS, "zero_shot", "", None, "", 5, 1.0, "", "", "wav", True]
+        event = self.http.post("gradio_api/call/clone", json={"data": data}).raise_for_status().json()["event_id"]
+        with self.http.stream("GET", f"gradio_api/call/clone/{event}"):
+            time.sleep(self.draw.uniform(0.0, 0.5))
+        return "left"
+
+    def same(self) -> str:
+        """Same clip, text and seed: the same samples, beside whatever else runs."""
+        held = io.BytesIO(clip(3.0, 120.0))
+        path = self.http.post("gradio_api/upload", files={"files": ("a.wav", held)}).raise_for_status().json()[0]
+        reference = {"path": path, "meta": {"_type": "gradio.FileData"}}
+        answer = self.call(["So be it.", reference, WORDS, "zero_shot", "", None, "", 7, 1.0, "", "", "wav", True])
+        if "event: complete" not in answer:
+            return refused(answer)
+        made = json.loads(answer.rsplit("data: ", 1)[1])[0]["path"]
+        samples, _ = soundfile.read(io.BytesIO(self.http.get(f"gradio_api/file={made}").raise_for_status().content))
+        self.fixed.add(hashlib.sha256(samples.tobytes()).hexdigest())
+        assert len(self.fixed) == 1, "the same call gave other samples than before"
+        return "same samples"
 
     def bad(self) -> str:
         """Inputs that have to be refused with a reason."""
         data = ["It is so.", {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}, WORDS, "zero_shot", "", None, "", 5,
                 1.0, "", "", "wav", True]  # fmt: skip
-        kind = self.draw.choice(("path", "url", "text", "noise", "foreign"))
+        kind = self.draw.choice(("path", "url", "text", "noise", "foreign", "precision", "nonsense"))
         if kind == "url":
             data[1] = {"path": "http://169.254.169.254/latest/meta-data", "meta": {"_type": "gradio.FileData"}}
         elif kind == "text":
             data[0], data[1] = "x" * 601, self.upload()
+        elif kind == "precision":
+            data[1], data[9] = self.upload(), "bf16"
+        elif kind == "nonsense":
+            data[1], data[3] = self.upload(), {"mode": 1}
         elif kind == "noise":
             noise = self.http.post("gradio_api/upload", files={"files": ("a.wav", os.urandom(20_000))}).json()[0]
             data[1] = {"path": noise, "meta": {"_type": "gradio.FileData"}}
@@ -175,8 +223,7 @@ class Visitor(threading.Thread):
             answer = self.http.post("v1/audio/speech", json={}, headers={"Origin": "https://evil.example"})
             assert answer.status_code == 403, answer.text
             return "refused: foreign"
-        event = self.http.post("gradio_api/call/clone", json={"data": data}).raise_for_status().json()["event_id"]
-        answer = self.http.get(f"gradio_api/call/clone/{event}").text
+        answer = self.call(data)
         assert "event: error" in answer and "null" not in answer, answer
         return f"refused: {kind}"
 
@@ -188,6 +235,13 @@ class Visitor(threading.Thread):
         codes = {answer.status_code for answer in answers}
         assert codes <= {404, 429}, codes
         return "refused: unknown voice"
+
+
+def refused(answer: str) -> str:
+    """Raises: AssertionError: neither a result nor one of the reasons that a visitor may be given."""
+    if "busy" in answer or "try again" in answer:
+        return "refused: busy"
+    raise AssertionError(answer[-300:])
 
 
 def shown(message: dict) -> tuple[str, str]:
@@ -223,10 +277,12 @@ def held(pid: int, folder: Path, http: httpx.Client) -> dict[str, float]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=15.0)
+    parser.add_argument("--minutes", type=float, default=120.0)
+    parser.add_argument("--warm-up", type=float, default=35.0, help="minutes that are not judged, at most half of all")
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--pause", type=float, default=6.0, help="seconds, in the mean, between a visitor's acts")
     parser.add_argument("--model", help="default: as webui.py chooses")
-    parser.add_argument("--every", type=float, default=30.0, help="seconds between two lines")
+    parser.add_argument("--every", type=float, default=60.0, help="seconds between two lines")
     options = parser.parse_args()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -267,43 +323,50 @@ def soak(program: subprocess.Popen, url: str, folder: Path, options: argparse.Na
     own = {
         names[c["id"]]: c["props"].get("value") for c in told["components"] if names[c["id"]] in ("precision", "tier")
     }
-    config = {"events": events, "precisions": [own["precision"]], "tier": own["tier"]}
+    config = {"events": events, **own}
     began = time.monotonic()
     until = began + 60 * options.minutes
-    visitors = [Visitor(url, i, until, config) for i in range(options.clients)]
+    visitors = [Visitor(url, i, until, options.pause, config) for i in range(options.clients)]
     for visitor in visitors:
         visitor.start()
     lines: list[dict[str, float]] = []
     while time.monotonic() < until:
-        time.sleep(options.every)
-        lines.append(held(program.pid, folder, http))
-        print(f"{time.monotonic() - began:6.0f} s {json.dumps(lines[-1])}", flush=True)
+        time.sleep(min(options.every, max(0.0, until - time.monotonic())))
+        line = held(program.pid, folder, http)
+        line["minute"] = round((time.monotonic() - began) / 60, 1)
+        line["calls"] = sum(sum(v.seen.values()) for v in visitors)
+        line["odd"] = sum(len(v.odd) for v in visitors)
+        lines.append(line)
+        print(json.dumps(line), flush=True)
     for visitor in visitors:
         visitor.join(120)
     time.sleep(SETTLED_S)
     last = held(program.pid, folder, http)
-    print("settled", json.dumps(last), flush=True)
     seen = sum((v.seen for v in visitors), Counter())
     odd = [words for v in visitors for words in v.odd]
-    settled = lines[len(lines) // 2 :]
+    warm_s = 60 * min(options.warm_up, options.minutes / 2)
+    settled = [line for line in lines if 60 * line["minute"] > warm_s]
     fifth = max(1, len(settled) // 5)
     first, end = (
-        {k: statistics.mean(line[k] for line in part) for k in last} for part in (settled[:fifth], settled[-fifth:])
+        {k: round(statistics.mean(line[k] for line in part), 1) for k in last}
+        for part in (settled[:fifth], settled[-fifth:])
     )
-    heard = sorted(pair for v in visitors for pair in v.first_s)
-    part = max(1, len(heard) // 4)
-    latency = [statistics.median(s for _, s in piece) for piece in (heard[:part], heard[-part:])] if heard else []
+    heard = sorted(pair for v in visitors for pair in v.first_s if pair[0] > warm_s)
+    part = max(1, len(heard) // 5)
+    latency = [round(statistics.median(s for _, s in piece), 3) for piece in (heard[:part], heard[-part:])]
     asked = time.monotonic()
     program.send_signal(signal.SIGTERM)
     code = program.wait(60)
     ended_s = time.monotonic() - asked
-    flat = end["megabytes"] < 1.05 * first["megabytes"] and all(
-        last[k] <= first[k] + 2 for k in ("threads", "open_files")
+    flat = (
+        end["megabytes"] < 1.05 * first["megabytes"]
+        and latency[1] < 1.25 * latency[0]
+        and all(last[k] <= first[k] for k in ("threads", "open_files", "temporary_files"))
     )
     good = not odd and code == 0 and last["running"] == last["waiting"] == 0 and flat
     return {
-        "good": good, "minutes": options.minutes, "clients": options.clients, "calls": sum(seen.values()), "seen": dict(seen),
-        "odd": odd[:20], "first": first, "end": end, "settled": last, "first_sound_s": latency,
+        "good": good, "minutes": options.minutes, "warm_up": warm_s / 60, "clients": options.clients, "calls": sum(seen.values()),
+        "seen": dict(seen), "odd": odd[:20], "first": first, "end": end, "settled": last, "first_sound_s": latency,
         "exit": code, "exit_s": round(ended_s, 1),
     }  # fmt: skip
 

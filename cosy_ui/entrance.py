@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import gradio as gr
@@ -11,7 +14,9 @@ from cosy_ui.session_files import SessionFiles, file_paths
 from cosy_ui.words import language, say
 
 OWNER = re.compile(r"[\w-]{1,64}", re.ASCII)
+QUIET_S = 120.0  # for an answer that a program fetches late
 SHOWN_CHARS = 200  # of a reason that Gradio gives
+SPOKEN: ContextVar[str] = ContextVar("language of the caller whose inputs are looked at", default="en")
 
 
 def owner_of(request: gr.Request) -> str:
@@ -36,16 +41,47 @@ def whole(value: Any) -> Any:
     return value
 
 
+class _Nothing(dict):
+    """Takes all and holds nothing."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+    def __contains__(self, key: Any) -> bool:
+        return True
+
+    def __missing__(self, key: Any) -> dict:
+        return {}
+
+
+NOTHING = (
+    _Nothing()
+)  # for Gradio's copy of every page's settings and values, 0.3 MB each, which only its deep links read
+
+
 class Page(gr.Blocks):
     """Blocks whose events are given texts where they ask for texts; a wrong input is refused with its reason, where Gradio
     would answer a program with {"error": null} or speak a dict as Python writes it."""
 
     files: SessionFiles | None = None
+    is_page: Callable[[str], bool] = staticmethod(
+        lambda owner: False
+    )  # whether an owner is a page that has not left for good
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+
+    def __init__(self, *rest: Any, **options: Any):
+        super().__init__(*rest, **options)
+        self._heard: dict[str, float] = {}  # page or program -> when it called last
 
     async def process_api(self, block_fn: Any, inputs: list[Any], *rest: Any, **options: Any) -> dict[str, Any]:
         """What goes in and comes out, with the files noted as the page's own."""
-        answer = await super().process_api(block_fn, inputs, *rest, **options)
         owner = options.get("session_hash")
+        SPOKEN.set(language(options.get("request")))
+        if isinstance(owner, str):
+            self._heard[owner] = self.clock()
+        if state := options.get("state"):
+            state.config_values = NOTHING
+        answer = await super().process_api(block_fn, inputs, *rest, **options)
         if self.files and isinstance(owner, str):
             paths = {*file_paths(inputs), *file_paths(answer.get("data"))}
             if paths:
@@ -57,9 +93,21 @@ class Page(gr.Blocks):
         settings, and messages that nobody fetched wait for ever)."""
         if self.files:
             self.files.drop(owner)
+        self._forget_state(owner)
+
+    def sweep(self) -> None:
+        """Forget the same of programs, which say no goodbye and have no page: their state, not their files, which go by age."""
+        now, busy = self.clock(), {event.session_hash for event in list(self._queue.event_ids_to_events.values())}
+        for owner, at in list(self._heard.items()):
+            if now - at > QUIET_S and owner not in busy and not self.is_page(owner):
+                self._forget_state(owner)
+
+    def _forget_state(self, owner: str) -> None:
+        self._heard.pop(owner, None)
         self.state_holder.session_data.pop(owner, None)
         self.state_holder.time_last_used.pop(owner, None)
         self._queue.pending_messages_per_session.pop(owner, None)
+        self._queue.pending_event_ids_session.pop(owner, None)
 
     def everybodys(self) -> set[str]:
         """Files that Gradio keeps for good: the example clips."""
@@ -69,11 +117,12 @@ class Page(gr.Blocks):
         inputs = whole(inputs)
         for path in file_paths(inputs):
             if "://" in path:  # Gradio would fetch it
-                raise _bad_input(say("no_address", "en"))
+                raise _bad_input(say("no_address", SPOKEN.get()))
         for block, value in zip(block_fn.inputs, inputs, strict=False):
             wanted = _wanted(block)
             if wanted and not (value is None or (isinstance(value, wanted[0]) and type(value) is not bool)):
-                raise _bad_input(f"{block.elem_id or block.label} is a {type(value).__name__}: give {wanted[1]}")
+                name, kind, lang = block.elem_id or block.label, type(value).__name__, SPOKEN.get()
+                raise _bad_input(say("bad_type", lang, name=name, kind=kind, wanted=say(wanted[1], lang)))
         try:
             return await super().preprocess_data(block_fn, inputs, state, explicit_call)
         except gr.Error:
@@ -81,18 +130,17 @@ class Page(gr.Blocks):
         except Exception as error:
             cause = error.__cause__ or error  # Gradio wraps it in the list of all components
             reason = next(iter(str(cause).splitlines()), "")[:SHOWN_CHARS]
-            raise _bad_input(
-                f"an input cannot be used ({type(cause).__name__}: {reason}): see the page's API docs"
-            ) from error
+            why = f"{type(cause).__name__}: {reason}"
+            raise _bad_input(say("bad_any", SPOKEN.get(), why=why)) from error
 
 
 def _wanted(block: Any) -> tuple[type | tuple[type, ...], str] | None:
     if isinstance(block, gr.Textbox):
-        return str, "a text"
+        return str, "a_text"
     if isinstance(block, gr.Number):
-        return (int, float), "a number"
+        return (int, float), "a_number"
     if isinstance(block, gr.Audio):
-        return dict, "a file, with gradio_client.handle_file(path)"
+        return dict, "a_file"
     return None
 
 

@@ -193,6 +193,11 @@ class JobTable:
         for job in running:
             job.cancel()
 
+    def sweep(self) -> None:
+        """Forget the jobs whose time is over, also while nobody calls."""
+        with self._lock:
+            self._forget_old()
+
     def __len__(self) -> int:
         with self._lock:
             self._forget_old()

@@ -68,7 +68,7 @@ def build_page(
     words = i18n()
     with Page(title="Clone a voice", analytics_enabled=False) as page:
         page.files = SessionFiles(Path(get_upload_folder()), handlers.clips.forget)
-        sessions.forgotten = page.forget
+        sessions.forgotten, page.is_page = page.forget, sessions.__contains__
         head = gr.HTML(apply_default_css=False, elem_id="head")
         with gr.Tabs(selected="clone") as tabs:
             with gr.Tab(words("tab_clone"), id="clone", elem_id="tab-clone"):
@@ -82,8 +82,9 @@ def build_page(
         clone.wire(handlers)
         library.wire(voices, clone, tabs)
         compare.wire(comparing, clone)
-        doctor.wire(DoctorHandlers(engine, sessions.comparisons, model, shared))
-        add_endpoints(Endpoints(engine, jobs, sessions, handlers.clips))
+        examiner = DoctorHandlers(engine, sessions.comparisons, model, shared)
+        doctor.wire(examiner)
+        add_endpoints(Endpoints(engine, jobs, sessions, handlers.clips, examiner))
 
         def arrive(request: gr.Request) -> tuple[Any, ...]:
             lang, owner = language(request), owner_of(request)
@@ -122,6 +123,7 @@ def build_page(
         page.unload(handlers.leave)
         page.unload(comparing.leave)
     page.queue(max_size=engine.config.queue, default_concurrency_limit=8)
+    page._queue.ANALYTICS_MAX_EVENTS = 1  # Gradio would remember who called what, ten thousand times
     return page
 
 

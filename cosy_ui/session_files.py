@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cosy_ui.heap import give_back
+
 log = logging.getLogger(__name__)
 
 AGE_S = 3600.0
@@ -79,12 +81,16 @@ class SessionFiles:
         self._gone(str(file))
 
 
-def keep_house(sessions: Any, page: Any, stop: threading.Event, every_s: float = 30.0) -> None:
-    """Until stopped: forget the pages whose time is over, and their files, also while nobody calls."""
+def keep_house(sessions: Any, page: Any, jobs: Any, stop: threading.Event, every_s: float = 30.0) -> None:
+    """Until stopped: forget the pages, callers and jobs whose time is over, and their files and memory, also while nobody
+    calls."""
     while not stop.wait(every_s):
         try:
             sessions.sweep()
+            jobs.sweep()
+            page.sweep()
             page.files.sweep(page.everybodys())
+            give_back()
         except Exception:
             log.exception("pages that were left could not be forgotten; trying again")
 

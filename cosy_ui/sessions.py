@@ -227,6 +227,11 @@ class Sessions:
         with self._lock:
             self._forget()
 
+    def __contains__(self, owner: str) -> bool:
+        """Whether something is kept for this page; it does not count as use."""
+        with self._lock:
+            return owner in self._open
+
     def __len__(self) -> int:
         with self._lock:
             self._forget()

@@ -22,6 +22,7 @@ from cosy_engine import Request
 from cosy_engine.errors import ReferenceTooLong
 from cosy_ui import gate
 from cosy_ui.clips import Clips
+from cosy_ui.entrance import QUIET_S
 from cosy_ui.guests import PUBLIC, Guests, Limits
 from cosy_ui.jobs import JobTable
 from cosy_ui.login import Login
@@ -458,7 +459,7 @@ def test_uploads_and_results_go_with_their_page_and_no_sooner(engine, clip, monk
         held = io.BytesIO()
         soundfile.write(held, samples[1000:], rate, format="WAV")
         path = upload(mine.http, held.getvalue(), "private.wav").json()[0]
-        mine.fire("reference", "change", file_value(path), "", "", "zero_shot", False)
+        mine.fire("reference", "change", file_value(path), "", "", "zero_shot", False, "")
         form = ["zero_shot", file_value(path), "", WORDS, "Hi.", "", None, None, "fp32", "eager", False, "", False, 1.0]
         shown = mine.fire("generate", "click", True, "worklet", *form)
         result = next(v["value"]["path"] for v in shown if isinstance(v, dict) and isinstance(v.get("value"), dict))
@@ -468,7 +469,7 @@ def test_uploads_and_results_go_with_their_page_and_no_sooner(engine, clip, monk
         assert Path(path).exists() and Path(result).exists() and any(key[0] == path for key in clips._kept)
         assert Path(path).stat().st_mode & 0o077 == 0 or Path(path).parent.parent.stat().st_mode & 0o077 == 0
         other.fire(
-            "reference", "change", file_value(path), "", "", "zero_shot", False
+            "reference", "change", file_value(path), "", "", "zero_shot", False, ""
         )  # as if it had the same recording
         mine.leave()
         assert left(server.sessions, "mine")
@@ -507,6 +508,31 @@ def test_calls_leave_no_growing_state_behind(public, visitor, monkeypatch):
     for _ in range(3):
         assert clone(visitor, ["", None, *REST])[0] == "error"
     assert len(public.page.state_holder.session_data) == held and public.page.state_session_capacity <= 500
+
+
+def test_what_gradio_holds_of_a_program_goes_soon_and_of_a_page_when_it_is_gone(engine):
+    with serving(engine, shared=True) as server:
+        here = OpenPage(server, "here")
+        assert clone(here.http, ["", None, *REST])[0] == "error"
+        event = here.http.post("gradio_api/call/clone", json={"data": ["", None, *REST]}).json()["event_id"]  # and left
+        until = time.monotonic() + 20
+        while server.page._queue.event_ids_to_events and time.monotonic() < until:
+            time.sleep(0.05)
+        states, queue = server.page.state_holder.session_data, server.page._queue
+        places = (states, server.page.state_holder.time_last_used, queue.pending_messages_per_session,
+                  queue.pending_event_ids_session, server.page._heard)  # fmt: skip
+        assert len(states) == 3 and event in queue.pending_event_ids_session and not any(states["here"].components)
+        server.page.sweep()  # the answer may still be fetched
+        assert len(states) == 3
+        begin = time.monotonic
+        server.page.clock = lambda: begin() + QUIET_S + 1
+        server.page.sweep()
+        assert list(states) == ["here"] and not any(event in place for place in places)
+        here.leave()
+        assert left(server.sessions, "here")
+        server.sessions._open["here"].left_at = -1e9
+        server.sessions.sweep()
+        assert not any(places) and len(queue.event_analytics) <= 1
 
 
 def test_one_page_cannot_see_or_change_anothers_things(public, engine):
