@@ -229,7 +229,203 @@ def micro(models, spec, options) -> Named:
     yield "1 row: rms norm, then half", lambda: F.rms_norm(base, (896,), base[0], 1e-6).to(half)
 
 
-PARTS = {part.__name__: part for part in (decode, prefill, flow, front, vocoder, micro)}
+def step(models, spec, options) -> Named:
+    """Alternatives inside the plain decode step, by rows."""
+    llm, half = spec.llm, DTYPES[options.precision]
+    heads, kv, size = llm.heads, llm.kv_heads, llm.head_dim
+    outputs = {"qkv": (llm.width, (heads + 2 * kv) * size), "out": (heads * size, llm.width),
+               "gate_up": (llm.width, 2 * llm.ffn_width), "down": (llm.ffn_width, llm.width)}  # fmt: skip
+
+    def random(*shape: int, dtype: torch.dtype = half) -> torch.Tensor:
+        return torch.randn(shape, device=DEVICE, dtype=torch.float32).to(dtype) * 0.1
+
+    for rows in (1, 8):
+        for name, (inputs, count) in outputs.items():
+            # as many matrices as layers, so that none stays in the cache of the chip
+            x = random(rows, inputs)
+            for label, extra in (("", 0), (", an odd number of outputs", 1)):
+                weights = [random(count + extra, inputs) for _ in range(24)]
+                into = random(rows, count + extra, dtype=torch.float32)
+
+                def each(work, weights=weights):
+                    for weight in weights:
+                        work(weight)
+
+                yield (
+                    f"{rows} rows, {name}: mm to fp32{label} x24",
+                    lambda e=each, x=x: e(lambda w: torch.mm(x, w.T, out_dtype=torch.float32)),
+                )
+                yield (
+                    f"{rows} rows, {name}: added in place{label} x24",
+                    lambda e=each, x=x, o=into: e(lambda w: torch.addmm(o, x, w.T, out_dtype=torch.float32, out=o)),
+                )
+            if rows == 1:
+                yield (
+                    f"{rows} rows, {name}: matrix times vector x24",
+                    lambda e=each, x=x: e(lambda w: torch.mv(w, x[0])),
+                )
+            turned = [random(inputs, count) for _ in range(24)]
+            yield (
+                f"{rows} rows, {name}: mm to fp32, stored turned x24",
+                lambda e=each, x=x, t=turned: e(lambda w: torch.mm(x, w, out_dtype=torch.float32), t),
+            )
+        for context in (256, 512):
+            query = random(rows, heads, size)
+            cached = random(2, rows, kv, 2048, size)
+            keys, values = cached[..., :context, :].unbind()
+            mask = random(rows, context) * 0
+            folded = query.reshape(rows, kv, -1, size)
+            wide = mask[:, None, None].repeat(1, 1, heads // kv, 1)
+            from torch.nn.attention import SDPBackend, sdpa_kernel
+
+            def attend(backend=None, folded=folded, keys=keys, values=values, wide=wide):
+                if backend is None:
+                    return F.scaled_dot_product_attention(folded, keys, values, attn_mask=wide)
+                with sdpa_kernel(backend):
+                    return F.scaled_dot_product_attention(folded, keys, values, attn_mask=wide)
+
+            name = f"{rows} rows, attention of {context}"
+            yield f"{name}: heads as queries", attend
+            yield f"{name}: heads as queries, efficient", lambda a=attend: a(SDPBackend.EFFICIENT_ATTENTION)
+            yield f"{name}: heads as queries, cudnn", lambda a=attend: a(SDPBackend.CUDNN_ATTENTION)
+            yield f"{name}: heads as queries, math", lambda a=attend: a(SDPBackend.MATH)
+            yield (
+                f"{name}: enable_gqa",
+                lambda q=query[:, :, None], k=keys, v=values, m=mask[:, None, None]: F.scaled_dot_product_attention(
+                    q, k, v, attn_mask=m, enable_gqa=True
+                ),
+            )
+            flat = (
+                folded.flatten(0, 1),
+                keys.flatten(0, 1),
+                values.flatten(0, 1),
+                wide.repeat_interleave(kv, 1).flatten(0, 1),
+            )
+
+            def by_products(q=flat[0], k=flat[1], v=flat[2], m=flat[3]):
+                scores = torch.baddbmm(m, q, k.transpose(1, 2), alpha=q.shape[-1] ** -0.5)
+                return torch.bmm(torch.softmax(scores, dim=-1), v)
+
+            yield f"{name}: products", by_products
+        spread, turn = (
+            random(rows, heads + 2 * kv, 1, 2, size // 2, dtype=torch.float32),
+            random(rows, heads + 2 * kv, 2, 2, size // 2, dtype=torch.float32),
+        )
+
+        def rotate(mixed=spread, turn=turn):
+            pairs = mixed * turn
+            both = torch.empty(pairs.shape[:3] + pairs.shape[4:], dtype=half, device=DEVICE)
+            return torch.add(*pairs.unbind(3), out=both)
+
+        first = turn.permute(3, 0, 1, 2, 4).contiguous()
+
+        def rotate_apart(mixed=spread[:, :, 0], turn=first):
+            pairs = mixed.permute(2, 0, 1, 3)[:, :, :, None] * turn
+            return torch.add(pairs[0], pairs[1], out=torch.empty(pairs[0].shape, dtype=half, device=DEVICE))
+
+        def rotate_cast(mixed=spread[:, :, 0], turn=first):
+            pairs = mixed.permute(2, 0, 1, 3)[:, :, :, None] * turn
+            return torch.add(pairs[0], pairs[1]).to(half)
+
+        def rotate_addcmul(mixed=spread[:, :, 0], turn=first):
+            left, right = mixed.permute(2, 0, 1, 3)[:, :, :, None]
+            out = torch.empty(turn[0].shape, dtype=half, device=DEVICE)
+            return torch.addcmul(left * turn[0], right, turn[1], out=out)
+
+        yield f"{rows} rows, rotate: interleaved", rotate
+        yield f"{rows} rows, rotate: apart", rotate_apart
+        yield f"{rows} rows, rotate: apart, then half", rotate_cast
+        yield f"{rows} rows, rotate: addcmul", rotate_addcmul
+        wide_in = random(rows, 2 * llm.ffn_width, dtype=torch.float32)
+        gate, up = wide_in.chunk(2, dim=-1)
+        yield (
+            f"{rows} rows, silu: product in half",
+            lambda g=gate, u=up: torch.mul(F.silu(g), u, out=torch.empty(g.shape, dtype=half, device=DEVICE)),
+        )
+        yield f"{rows} rows, silu: product, then half", lambda g=gate, u=up: (F.silu(g) * u).to(half)
+        cache = random(2, rows, kv, 2048, size)
+        new, every = random(rows, 2, kv, size), torch.arange(rows, device=DEVICE)
+        position = every + 300
+        yield (
+            f"{rows} rows, write: index_put",
+            lambda c=cache, n=new, e=every, p=position: c.permute(1, 3, 0, 2, 4).index_put_((e, p), n),
+        )
+        at = position[None, :, None, None, None].expand(2, -1, kv, 1, size).contiguous()
+        yield (
+            f"{rows} rows, write: scatter",
+            lambda c=cache, n=new, a=at: c.scatter_(3, a, n.permute(1, 0, 2, 3)[:, :, :, None]),
+        )
+        if rows == 1:
+            yield (
+                "1 rows, write: index_copy",
+                lambda c=cache, n=new, p=position: c.index_copy_(3, p, n.permute(1, 0, 2, 3)[:, :, :, None]),
+            )
+        x = random(rows, llm.width, dtype=torch.float32)
+        yield f"{rows} rows, norm, then half", lambda x=x: F.rms_norm(x, (llm.width,), x[0], 1e-6).to(half)
+        scores = torch.randn(rows, 6761, device=DEVICE).softmax(-1)
+        keys64 = (scores.view(torch.int32).long() << 20) | torch.arange(6761, device=DEVICE)
+        yield f"{rows} rows, top 25", lambda k=keys64: k.topk(25, dim=-1)
+
+        def in_two(k=keys64):
+            padded = F.pad(k, (0, 6784 - 6761), value=-1).view(len(k), 32, 212)
+            return padded.topk(25, dim=-1, sorted=False).values.flatten(1).topk(25, dim=-1)
+
+        yield f"{rows} rows, top 25 in two", in_two
+        yield f"{rows} rows, log_softmax", lambda s=scores: s.log_softmax(-1)
+
+
+def cuts(models, spec, options) -> Named:
+    """Cuts of the estimator's Triton kernels, at the utterance's frames and at 256."""
+    if fused_config.unavailable(DEVICE) is not None:
+        return
+    from types import SimpleNamespace as Layer
+
+    from cosy_engine.accel.flow_kernels import LIBRARY, FlowKernels
+
+    half = DTYPES[options.precision]
+    heads, width, inner = (16, 1024, 2048) if options.version == "v3" else (8, 256, 1024)
+
+    def random(*shape: int, dtype: torch.dtype = half) -> torch.Tensor:
+        return (torch.randn(shape, device=DEVICE) * 0.1).to(dtype)
+
+    def linear(inputs: int, outputs: int) -> torch.nn.Linear:
+        return torch.nn.Linear(inputs, outputs, device=DEVICE, dtype=half).requires_grad_(False)
+
+    for frames in (next(f for f in FRAMES if f >= 50 * options.seconds), 256):
+        limits = torch.tensor([min(frames, 50 * options.seconds), frames], dtype=torch.int32, device=DEVICE)
+        mixed = random(2, frames, 3, heads, 64)
+        for cut in ((64, 64, 4, 3), (64, 64, 4, 2), (64, 128, 4, 2), (64, 128, 4, 3), (64, 128, 8, 2), (128, 128, 8, 2), (128, 64, 8, 3),
+                    (64, 32, 4, 4), (32, 64, 4, 3), (32, 128, 4, 2), (64, 64, 8, 3), (32, 64, 2, 3)):  # fmt: skip
+            yield (
+                f"{frames} frames, attention {cut}",
+                lambda c=cut, m=mixed, v=limits: FlowKernels((c,)).attention(m, v),
+            )
+        if options.version == "v3":
+            continue
+        h = random(2, frames, width, dtype=torch.float32)
+        norm = Layer(weight=random(width, dtype=torch.float32), bias=random(width, dtype=torch.float32), eps=1e-5)
+        for size, gelu in ((3 * heads * 64, False), (inner, True)):
+            layer = linear(width, size)
+            for cut in ((64, 128, 8), (128, 128, 16), (64, 128, 4), (64, 64, 4), (64, 64, 8), (32, 64, 4), (32, 128, 4), (16, 64, 4),
+                        (16, 128, 4), (128, 64, 8), (64, 256, 8), LIBRARY):  # fmt: skip
+                yield (
+                    f"{frames} frames, norm product {size} {cut}",
+                    lambda c=cut, w=layer.weight, g=gelu, b=layer.bias, h=h, n=norm: FlowKernels(
+                        norm=(c,)
+                    ).norm_product(h, n, w, b if g else None, g),
+                )
+        for depth in (heads * 64, inner):
+            layer, x = linear(depth, width), random(2, frames, depth)
+            for cut in ((64, 64, 4, 64, 4), (64, 64, 4, 128, 3), (64, 32, 4, 128, 3), (32, 64, 4, 128, 3), (32, 32, 4, 128, 4), (32, 64, 2, 64, 4),
+                        (64, 32, 4, 256, 2), (32, 32, 4, 256, 2), (16, 64, 4, 128, 3), (32, 128, 4, 64, 4), (32, 64, 4, 64, 6), LIBRARY):  # fmt: skip
+                yield (
+                    f"{frames} frames, product add {depth} {cut}",
+                    lambda c=cut, to=layer, x=x, h=h: FlowKernels(add=(c,)).product_add(h, x, to),
+                )
+
+
+PARTS = {part.__name__: part for part in (decode, prefill, flow, front, vocoder, micro, step, cuts)}
+SMALL = ("micro", "step", "cuts")  # comparisons of single operations, which need no model
 
 
 def kernels(call: Callable[[], object]) -> list[tuple[str, int, float]]:
@@ -268,14 +464,14 @@ def measure(options) -> None:
     spec, models = PUBLISHED[options.version], None
     for part in options.parts.split(","):
         print(f"PART {part}", flush=True)
-        if part != "micro" and models is None:
+        if part not in SMALL and models is None:
             models = random_models(spec, DEVICE)
             models = models if options.precision == "fp32" else models.at(options.precision)
         with torch.inference_mode():
             for name, call in PARTS[part](models, spec, options):
                 label = f"{part} {options.version} {options.precision}, {name}"
                 try:
-                    one(call, label, part == "micro", options.top)
+                    one(call, label, part in SMALL, options.top)
                 except Exception as error:  # one alternative that cannot run must not lose the others
                     print(
                         f"   failed     {label}: {type(error).__name__}: {str(error).splitlines()[0][:300]}", flush=True

@@ -2,7 +2,7 @@
 
 Same mathematics as SpeechLM.decode_step. What differs: q, k, v and gate, up are one product each; biases and residuals are added by
 the product that makes them; q, k, v are turned together, v by nothing, with rotations that are looked up; keys and values are
-written by one operation; the query heads of a KV head are read as queries of one head; the attention mask is looked up once a step.
+written by one operation; the attention mask is looked up once a step.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class TorchStep:
         angle = torch.arange(positions + 1, dtype=torch.float32, device=lm.device)[:, None]
         angle = angle * self.spec.rope_theta ** (-half / self.spec.head_dim)
         self.rotary = torch.polar(torch.ones_like(angle), angle)[:, None]  # (S, 1, head_dim / 2) complex
-        # (S, heads + 2 kv, 2 to, 2 from, head_dim / 2), halves of a head: q and k turn, v stays
+        # (2 from, S, heads + 2 kv, 2 to, head_dim / 2), halves of a head: q and k turn, v stays
         turning, staying = self.spec.heads + self.spec.kv_heads, self.spec.kv_heads
-        turned = _rotation(angle)[:, None].expand(-1, turning, -1, -1, -1)
-        stayed = _rotation(torch.zeros_like(angle))[:, None].expand(-1, staying, -1, -1, -1)
-        self.turns = torch.cat([turned, stayed], dim=1)
+        turned = _rotation(angle)[:, :, None].expand(-1, -1, turning, -1, -1)
+        stayed = _rotation(torch.zeros_like(angle))[:, :, None].expand(-1, -1, staying, -1, -1)
+        self.turns = torch.cat([turned, stayed], dim=2)
         self.biases = torch.stack([layer.qkv_bias for layer in self.layers])[:, None]  # (layers, 1, ...)
         hidden = torch.full((positions + 1, positions + 1), -torch.inf, dtype=lm.dtype, device=lm.device)
         self.masks = hidden.triu_(1)  # (S, S): a query at a row's position sees keys up to itself
@@ -68,7 +68,7 @@ class TorchStep:
     def through(self, x: Tensor, turn: Tensor, attend: Callable[[int, Tensor, Tensor], Tensor]) -> Tensor:
         """(N, D) fp32 through all layers, in place, the final norm not included.
 
-        turn: (N, heads + 2 kv, 2, 2, head_dim / 2) of `turns`. attend: (layer, query (N, heads, head_dim), key and value
+        turn: (2, N, heads + 2 kv, 2, head_dim / 2) of `turns`. attend: (layer, query (N, heads, head_dim), key and value
         (N, 2, kv, head_dim)) -> what is heard, (N, heads * head_dim).
         """
         spec, dtype, width = self.spec, self.lm.dtype, self.spec.head_dim
@@ -77,9 +77,8 @@ class TorchStep:
             normed = F.rms_norm(x, x.shape[-1:], layer.norm_in, spec.rms_eps).to(dtype)
             _add(mixed[number], normed, layer.qkv)
             # feature j of a head pairs with j + head_dim / 2
-            pairs = mixed[number].view(len(x), -1, 1, 2, width // 2) * turn
-            both = torch.empty(pairs.shape[:3] + pairs.shape[4:], dtype=dtype, device=x.device)
-            both = torch.add(*pairs.unbind(3), out=both).view(len(x), -1, width)
+            pairs = mixed[number].view(len(x), -1, 2, 1, width // 2).permute(2, 0, 1, 3, 4) * turn
+            both = (pairs[0] + pairs[1]).to(dtype).view(len(x), -1, width)
             query, key_value = both[:, : spec.heads], both[:, spec.heads :].view(len(x), 2, spec.kv_heads, width)
             heard = attend(number, query, key_value)
             _add(x, heard, layer.out)
@@ -91,20 +90,23 @@ class TorchStep:
 
     def hidden(self, state, rows: int, context: int) -> Tensor:
         """Feed each row's last id -> (B, D) fp32 before the final norm; writes the cache, moves no length."""
-        spec, lm = self.spec, self.lm
+        lm = self.lm
         position = state.cache.length[:rows]
         x = F.embedding(state.token[:rows], lm.speech_embedding.weight).float()
-        mask = self.masks[:, :context][position[:, None, None].expand(-1, 1, spec.heads // spec.kv_heads)]
+        mask = self.masks[:, :context][position][:, None, None]
         every = torch.arange(rows, device=x.device)
 
         def attend(number: int, query: Tensor, key_value: Tensor) -> Tensor:
             cached = state.cache.both[:, number, :rows]
-            cached.permute(1, 3, 0, 2, 4).index_put_((every, position), key_value)
+            if rows == 1:
+                cached.index_copy_(3, position, key_value.transpose(0, 1)[:, :, :, None])
+            else:
+                cached.permute(1, 3, 0, 2, 4).index_put_((every, position), key_value)
             keys, values = cached[..., :context, :].unbind()
-            query = query.reshape(rows, spec.kv_heads, -1, spec.head_dim)
-            return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask).reshape(rows, -1)
+            heard = F.scaled_dot_product_attention(query[:, :, None], keys, values, attn_mask=mask, enable_gqa=True)
+            return heard.reshape(rows, -1)
 
-        return self.through(x, self.turns[position], attend)
+        return self.through(x, self.turns[:, position], attend)
 
     def read_prompt(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """(L, D) embeddings from position 0 on, changed -> (L, D) before the final norm; keys, values (2, layers, kv, L, head_dim).
@@ -122,7 +124,7 @@ class TorchStep:
             )
             return heard[0].transpose(0, 1).reshape(len(x), -1)
 
-        return self.through(x, self.turns[: len(x)], attend), found
+        return self.through(x, self.turns[:, : len(x)], attend), found
 
     @torch.inference_mode()
     def __call__(self, state, rows: int, context: int) -> None:
@@ -133,9 +135,9 @@ class TorchStep:
 
 
 def _rotation(angle: Tensor) -> Tensor:
-    """(S, n) -> (S, 2, 2, n), what each feature of a pair gives to the left one and to the right one."""
+    """(S, n) -> (2, S, 2, n), what the left and the right feature of a pair give to each of both."""
     cos, sin = angle.cos(), angle.sin()
-    return torch.stack([torch.stack([cos, -sin], dim=1), torch.stack([sin, cos], dim=1)], dim=1)
+    return torch.stack([torch.stack([cos, sin], dim=1), torch.stack([-sin, cos], dim=1)])
 
 
 def _mm(x: Tensor, weight: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ from cosy_engine.accel.graphs import Captured, Graph, Pool
 from cosy_engine.stages import FlowPrompt
 
 # 50 frames a second, prompt included; multiples of 8, which attention kernels want of a mask's rows.
-FRAMES = (104, 152, 200, 256, 304, 352, 400, 504, 608, 704, 808, 1000, 1208, 1504, 2000)
+FRAMES = (104, 152, 200, 256, 304, 352, 400, 456, 504, 552, 608, 656, 704, 760, 808, 904, 1000, 1208, 1504, 2000)
 
 
 @dataclass(slots=True)

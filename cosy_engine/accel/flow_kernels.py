@@ -21,7 +21,7 @@ from cosy_engine.accel.flow_products import conv, norm_product, position_conv, p
 
 LIBRARY = "library"  # a way to make a product: by cuBLAS or cuDNN
 ATTENTION = ((64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2))  # queries, keys of a tile, warps, stages
-NORM = ((64, 128, 8), (128, 128, 16), LIBRARY)  # rows, columns of a tile, warps
+NORM = ((64, 256, 8), (64, 128, 8), LIBRARY)  # rows, columns of a tile, warps
 # rows, columns of a tile, warps, depth of a step, stages
 ADD = ((64, 64, 4, 64, 4), (64, 64, 4, 128, 3), (64, 32, 4, 128, 3), LIBRARY)
 CONV = ((64, 64, 4, 64, 4), LIBRARY)
@@ -43,9 +43,10 @@ def attend(
     head = tl.program_id(1) % HEADS
     if PDL:
         gdc_launch_dependents()
-        gdc_wait()
-    valid = tl.load(limits)
+    valid = tl.load(limits)  # set before the step began
     block = tl.load(limits + 1)
+    if PDL:
+        gdc_wait()
     if first < valid:
         m = first + tl.arange(0, BM)
         n = tl.arange(0, BN)

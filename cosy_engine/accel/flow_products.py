@@ -5,7 +5,7 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from cosy_engine.accel.flow_pointwise import bound, layer_norm, mish
+from cosy_engine.accel.flow_pointwise import bound, gelu, layer_norm, mish
 
 
 @triton.jit(do_not_specialize=["frames"])  # buckets differ in them: one compilation serves all
@@ -92,7 +92,7 @@ def norm_product(
     if BIAS:
         acc += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
     if GELU:
-        acc = 0.5 * acc * (1.0 + tl.erf(acc * 0.7071067811865476))
+        acc = gelu(acc)
     tl.store(out + m[:, None] * N + n[None, :], bound(acc), mask=(m < rows)[:, None] & (n < N)[None, :])
 
 

@@ -84,7 +84,9 @@ class DecodePool:
         self.lm, self.positions, self.draws, self.steps = lm, positions, draws, steps
         self.step = step or self._eager
         self.prefill: Callable[[int, RowPlan], bool] | None = None
-        self._stream = torch.cuda.Stream(lm.device) if lm.device.type == "cuda" else None
+        cuda = lm.device.type == "cuda"
+        self._stream = torch.cuda.Stream(lm.device) if cuda else None
+        self._reading = torch.cuda.Stream(lm.device) if cuda else None  # results travel while the next steps run
         with torch.inference_mode(), self._on_stream():
             self.state = lm.start(rows, positions, draws)
             self.state.done.fill_(True)
@@ -176,9 +178,12 @@ class DecodePool:
         if self._stream is None:
             return packed, None
         host = torch.empty(packed.shape, dtype=packed.dtype, pin_memory=True)
-        host.copy_(packed, non_blocking=True)
-        event = torch.cuda.Event()
-        event.record()
+        self._reading.wait_stream(self._stream)
+        with torch.cuda.stream(self._reading):
+            host.copy_(packed, non_blocking=True)
+            event = torch.cuda.Event()
+            event.record()
+        packed.record_stream(self._reading)
         return host, event
 
     def collect(self) -> dict[int, Progress]:

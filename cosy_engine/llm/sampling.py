@@ -12,6 +12,7 @@ from torch import Tensor
 from cosy_engine.settings.model_spec import SamplingSpec
 
 ID_BITS = 20  # of a sorting key; ids stay far below 2^20
+SLICES = 32  # whose largest are found side by side: 28 us instead of 40 for 6761 ids on an H200
 BELOW_ONE = 1 - 2**-32  # largest uniform, above all of fp32 that are below 1: times a sum it stays below that sum
 
 
@@ -28,10 +29,19 @@ def nucleus(log_probs: Tensor, spec: SamplingSpec) -> tuple[Tensor, Tensor]:
     size = probs.shape[-1]
     reverse = torch.arange(size - 1, -1, -1, device=probs.device)
     keys = torch.add(reverse, probs.view(torch.int32), alpha=1 << ID_BITS)
-    top = keys.topk(min(spec.top_k, size), dim=-1).values
+    top = largest(keys, min(spec.top_k, size))
     ids = size - 1 - (top & ((1 << ID_BITS) - 1))
     ordered = probs.gather(1, ids)
     return ids, torch.where(mass_before(ordered) < spec.top_p, ordered, 0.0)
+
+
+def largest(keys: Tensor, count: int) -> Tensor:
+    """(B, V) int64, all different and not negative -> the largest (B, count), falling; of slices first, where V is large."""
+    share = -(-keys.shape[1] // SLICES)
+    if share < 4 * count:
+        return keys.topk(count, dim=-1).values
+    sliced = torch.nn.functional.pad(keys, (0, SLICES * share - keys.shape[1]), value=-1).unflatten(1, (SLICES, share))
+    return sliced.topk(count, dim=-1, sorted=False).values.flatten(1).topk(count, dim=-1).values
 
 
 def mass_before(ordered: Tensor) -> Tensor:
