@@ -198,28 +198,10 @@ def doctor(arguments: argparse.Namespace) -> int:
     facts = examine(pick_device(arguments.device), arguments.model or default_folder())
     verdicts = rules.diagnose(facts)
     if arguments.json:
-        print(
-            json.dumps(
-                {
-                    "facts": dataclasses.asdict(facts, dict_factory=_text_keys),
-                    "verdicts": [dataclasses.asdict(v) for v in verdicts],
-                    "predicted_ms": {"/".join(key): ms for key, ms in rules.predictions(facts).items()},
-                }
-            )
-        )
+        print(json.dumps(rules.as_record(facts, verdicts)))
     else:
         print(rules.report(facts, verdicts))
     return int(any(verdict.level == rules.STOP for verdict in verdicts))
-
-
-def _text_keys(items) -> dict:
-    """JSON has no tuples as keys."""
-    return {
-        key: {"/".join(k) if isinstance(k, tuple) else k: v for k, v in value.items()}
-        if isinstance(value, dict)
-        else value
-        for key, value in items
-    }
 
 
 def clone(arguments: argparse.Namespace) -> int:

@@ -66,5 +66,6 @@ class CompareTab:
             [clone.consent, self.whole, self.streamed, self.baseline, self.runs, self.anyway, *form],
             [self.status, self.results],
             concurrency_limit=1, concurrency_id="compare", show_progress="hidden", api_visibility="private",
+            api_name="page_compare",  # the plain name is the programs'
         )  # fmt: skip
         self.stop.click(handlers.stop, None, None, **QUIET)

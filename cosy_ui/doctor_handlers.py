@@ -12,6 +12,7 @@ from typing import Any
 import gradio as gr
 
 from cosy_engine import Engine
+from cosy_engine.errors import Busy
 from cosy_engine.examine import examine
 from cosy_engine.health.cost import LAYERS
 from cosy_engine.health.doctor import diagnose, public
@@ -38,14 +39,13 @@ class DoctorHandlers:
     def examine(self, request: gr.Request) -> Iterator[tuple[Any, Any, Any]]:
         """(status, examination, report)."""
         lang = language(request)
-        running, waiting = self.engine.worker.load()
-        if running + waiting and not (self.shared and self._last):
-            yield cards.status(say("doc_busy", lang, count=running + waiting), kind="bad"), gr.skip(), gr.skip()
+        if busy := self._busy():
+            yield cards.status(say("doc_busy", lang, count=busy), kind="bad"), gr.skip(), gr.skip()
             return
         yield cards.status(say("doc_running", lang)), gr.skip(), gr.skip()
         began = time.monotonic()
         try:
-            facts = self._facts()
+            facts = self._facts()  # not facts(): what arrives from here on is the page's own
         except Exception:
             log.exception("the doctor failed")
             yield cards.status(INTERNAL[lang == "zh"], kind="bad"), gr.skip(), gr.skip()
@@ -53,6 +53,16 @@ class DoctorHandlers:
         verdicts = diagnose(facts)
         words = say("doc_done", lang, seconds=f"{time.monotonic() - began:.0f}", count=len(verdicts))
         yield cards.status(words, kind="idle"), examination(facts, verdicts, lang), report_box(facts, verdicts, lang)
+
+    def facts(self) -> Facts:
+        """For programs. Raises: Busy: requests are being served."""
+        if busy := self._busy():
+            raise Busy(say("doc_busy", "en", count=busy))
+        return self._facts()
+
+    def _busy(self) -> int:
+        """Requests whose time a measurement would take; none where an earlier one is shown."""
+        return 0 if self.shared and self._last else sum(self.engine.worker.load())
 
     def _facts(self) -> Facts:
         with self._lock:

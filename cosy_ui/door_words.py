@@ -31,6 +31,26 @@ DOOR_WORDS: dict[str, tuple[str, str]] = {
         "The figures of a shared page are for its operator: ask from the machine itself, or start with --auth.",
         "公开页面的指标仅供管理者：请在本机查询，或启动时加 --auth。",
     ),
+    "bad_type": ("{name} is a {kind}: give {wanted}", "{name} 的类型是 {kind}：请给出{wanted}"),
+    "a_text": ("a text", "文字"),
+    "a_number": ("a number", "数字"),
+    "a_file": ("a file, with gradio_client.handle_file(path)", "文件，即 gradio_client.handle_file(path)"),
+    "bad_any": (
+        "an input cannot be used ({why}): see the page's API docs",
+        "有输入无法使用（{why}）：请查看页面的 API 文档",
+    ),
+    "body_field": ("{field}: {why}", "{field} 无法使用（{why}）"),
+    "body_whole": ("the body: {why}", "请求体无法使用（{why}）"),
+    "body_long": (
+        "the body is larger than {bytes} bytes: shorten it",
+        "请求体超过 {bytes} 字节：请缩短",
+    ),
+    "format_unknown": ("response_format must be one of {kinds}", "response_format 只能是以下之一：{kinds}"),
+    "consent_body": (
+        'this page is shared: confirm with "consent": true that you may use this voice',
+        '本页面已公开分享：请用 "consent": true 确认您有权使用该声音',
+    ),
+    "voice_unknown": ("no voice is called {name} (there are: {names})", "没有名为 {name} 的声音（现有：{names}）"),
     "no_address": (
         "A file is given as an address: nothing is fetched from the network, so upload the file itself.",
         "文件以网址给出：程序不会从网络读取，请直接上传文件。",

@@ -16,7 +16,9 @@ from cosy_ui.audio_files import KINDS, encode, kinds_here
 from cosy_ui.guests import client_of
 from cosy_ui.jobs import Job, JobTable
 from cosy_ui.login import guarded
+from cosy_ui.messages import error_words
 from cosy_ui.sessions import Sessions
+from cosy_ui.words import language, say
 
 MAX_BODY_BYTES = 256 * 1024  # a text of the greatest length, every character escaped, is a quarter of it
 PARAMETERS = {"instruction": "instructions", "speed": "speed", "seed": "seed"}  # word of a refusal -> field of the body
@@ -43,43 +45,44 @@ def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessi
     """On a shared page (jobs.guests.shared) consent is asked."""
 
     async def speech(http: HttpRequest):
+        lang = language(http)
         if (sent := await _body(http)) is None:
-            return _refusal(413, "bad_input", f"the body is larger than {MAX_BODY_BYTES:,} bytes: shorten it")
+            return _refusal(413, "bad_input", say("body_long", lang, bytes=f"{MAX_BODY_BYTES:,}"))
         try:
             body = SpeechRequest.model_validate_json(sent)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             field = ".".join(map(str, first["loc"])) or None
-            return _refusal(400, "bad_input", f"{field or 'the body'}: {first['msg']}", field)
+            words = say("body_field" if field else "body_whole", lang, **{"field": field, "why": first["msg"]})
+            return _refusal(400, "bad_input", words, field)
         kinds = (*kinds_here(), "pcm")
         if body.response_format not in kinds:
-            words = f"response_format must be one of {', '.join(kinds)}"
+            words = say("format_unknown", lang, kinds=", ".join(kinds))
             return _refusal(400, "setting_invalid", words, "response_format")
         if jobs.guests.shared and not body.consent:
-            words = 'this page is shared: confirm with "consent": true that you may use this voice'
-            return _refusal(400, "input_missing", words, "consent")
+            return _refusal(400, "input_missing", say("consent_body", lang), "consent")
         found = sessions.find_voice(body.voice)
         if found is None:
-            names = ", ".join(sessions.shared) or "none is shared: start with --voices FOLDER"
-            return _refusal(404, "voice_unknown", f"no voice is called {body.voice!r} ({names})", "voice")
+            words = say("voice_unknown", lang, name=repr(body.voice), names=", ".join(sessions.shared) or "–")
+            return _refusal(404, "voice_unknown", words, "voice")
         streamed = body.response_format == "pcm"
         asked = Request(
             mode="saved_voice", text=body.input, reference=found.voice, instruction=body.instructions, seed=body.seed,
-            speed=body.speed, stream=streamed, client=f"api:{client_of(http)}",
+            speed=body.speed, stream=streamed, client=client_of(http),
         )  # fmt: skip
         try:
             job = jobs.start(engine, asked, f"api:{id(http)}", client_of(http), "speech")
         except CosyError as error:
-            return _failed(error)
+            return _failed(error, lang)
         try:
             await _until(http, job, first=streamed)
             if not job.chunks and job.error is not None:
-                return _failed(job.error)
+                return _failed(job.error, lang)
             if streamed:
                 headers = {"X-Rate-Hz": str(job.rate_hz), "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
                 return StreamingResponse(_finishing(jobs, job), media_type="audio/pcm", headers=headers)
             if job.error is not None:
-                return _failed(job.error)
+                return _failed(job.error, lang)
             note = f"model {engine.name}, seed {job.report.seed}"
             data = await asyncio.to_thread(encode, job.samples(), job.rate_hz, body.response_format, note)
             return Response(data, media_type=KINDS[body.response_format][2])
@@ -118,14 +121,14 @@ async def _finishing(jobs: JobTable, job: Job) -> AsyncIterator[bytes]:
         jobs.finish(job)
 
 
-def _failed(error: Exception) -> JSONResponse:
+def _failed(error: Exception, lang: str) -> JSONResponse:
     if not isinstance(error, CosyError):
-        return _refusal(500, "internal", "something failed inside the program: the cause is in its log")
+        return _refusal(500, "internal", error_words(error, lang))
     status = 400 if isinstance(error, UserError) else 503 if isinstance(error, Busy) else 500
     field = next((name for word, name in PARAMETERS.items() if word in str(error)), None)
     if error.code.startswith("text_") and field is None:
         field = "input"
-    return _refusal(status, error.code, str(error), field)
+    return _refusal(status, error.code, error_words(error, lang), field)
 
 
 def _refusal(status: int, code: str, message: str, param: str | None = None) -> JSONResponse:

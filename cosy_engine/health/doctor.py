@@ -6,8 +6,9 @@ Each verdict names its cause, the evidence with numbers, what it would save here
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from cosy_engine.health.cost import EAGER_KERNELS_PER_LAYER, LAYERS, MachineSpeed, token_cost
 from cosy_engine.health.facts import Facts
@@ -286,6 +287,23 @@ def public(f: Facts) -> Facts:
 def _parse(version: str) -> tuple[int, ...]:
     """Leading numbers of a version."""
     return tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:3])
+
+
+def as_record(f: Facts, verdicts: list[Verdict]) -> dict[str, Any]:
+    """Plain data for JSON, which has no tuples as keys: tier/precision."""
+
+    def plain(items: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+        return {key: _text_keys(value) if isinstance(value, dict) else value for key, value in items}
+
+    return {
+        "facts": asdict(f, dict_factory=plain),
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+        "predicted_ms": _text_keys(predictions(f)),
+    }
+
+
+def _text_keys(table: dict) -> dict[str, Any]:
+    return {"/".join(key) if isinstance(key, tuple) else key: value for key, value in table.items()}
 
 
 def report(f: Facts, verdicts: list[Verdict]) -> str:

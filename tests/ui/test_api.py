@@ -35,16 +35,16 @@ def client(server):
     return gradio_client.Client(server.url, verbose=False)
 
 
-def post(url, **body):
+def post(url, headers=None, **body):
     request = urllib.request.Request(
-        f"{url}v1/audio/speech", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"{url}v1/audio/speech", json.dumps(body).encode(), {"Content-Type": "application/json"} | (headers or {})
     )
     return urllib.request.urlopen(request, timeout=60)
 
 
-def refused(url, **body):
+def refused(url, headers=None, **body):
     with pytest.raises(urllib.error.HTTPError) as error:
-        post(url, **body)
+        post(url, headers, **body)
     return error.value.code, json.loads(error.value.read())["error"]
 
 
@@ -114,6 +114,91 @@ def test_wrong_inputs_are_refused_with_their_reason(server):
     assert event == "complete" and answer[1]["code"] == "input_missing"
 
 
+def test_refusals_come_in_the_callers_language(server, clip, monkeypatch):
+    chinese = {"Accept-Language": "zh-CN,zh;q=0.9"}
+    client = gradio_client.Client(server.url, verbose=False, headers=chinese)
+    file = handle_file(str(clip))
+    for given, says in (
+        ({"text": TEXT, "reference": None}, "缺少参考音频"),
+        ({"text": TEXT, "reference": file, "seed": "five"}, "seed 的类型是 str：请给出数字"),
+        ({"text": TEXT, "reference": None, "mode": "saved_voice", "voice": "x"}, "没有名为 'x' 的声音"),
+    ):
+        with pytest.raises(Exception, match=says):
+            client.predict(**given, api_name="/clone")
+    assert "文本为空" in client.predict("", file, WORDS, api_name="/clone_batch")[1]["message"]
+    for body, says in (
+        ({"input": TEXT, "voice": "nobody"}, "没有名为 'nobody' 的声音（现有：Narrator）"),
+        ({"input": "", "voice": "Narrator"}, "文本为空"),
+        ({"input": TEXT, "voice": "Narrator", "response_format": "exe"}, "response_format 只能是"),
+        ({"voice": "Narrator"}, "input 无法使用"),
+    ):
+        assert says in refused(server.url, chinese, **body)[1]["message"]
+    assert (
+        "no voice is called 'nobody' (there are: Narrator)"
+        in refused(server.url, input=TEXT, voice="nobody")[1]["message"]
+    )
+
+
+def test_fairness_counts_api_callers_by_their_address(server, clip, monkeypatch):
+    asked = []
+
+    class Heard(Exception):
+        pass
+
+    def heard(request):
+        asked.append(request.client)
+        raise Heard
+
+    monkeypatch.setattr(server.engine, "speak", heard)
+    monkeypatch.setattr(server.engine, "speak_all", heard)
+    for address in ("192.0.2.1", "192.0.2.2"):
+        assert refused(server.url, {"X-Forwarded-For": address}, input=TEXT, voice="Narrator")[0] == 500
+        client = gradio_client.Client(server.url, verbose=False, headers={"X-Forwarded-For": address})
+        with pytest.raises(Exception, match="inside the program"):
+            client.predict(TEXT, handle_file(str(clip)), api_name="/clone")
+    assert asked == ["192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.2"]
+
+
+def test_compare_and_doctor_answer_programs(client, clip, server):
+    file = handle_file(str(clip))
+    job = client.submit("Hi.", file, WORDS, "eager-bf16-whole, eager-fp32-stream", 1, 5, api_name="/compare")
+    data = job.result(timeout=120)
+    assert [v["id"] for v in data["variants"]] == ["eager-bf16-whole", "eager-fp32-stream"] and data["runs"] == 1
+    assert data["baseline"] == "eager-bf16-whole" and data["request"]["seed"] == 5
+    assert all(v["rtf"][0] > 0 and not v["error"] for v in data["variants"])
+    assert {"done", "total"} == set(job.outputs()[0])
+    for given, says in (
+        ({"variants": "eager-fp64"}, "graph-fp16-stream"),
+        ({"variants": "graph-fp16-whole"}, "not available here"),
+        ({"runs": 0}, "runs 0 is out of range"),
+        ({"text": ""}, "text is empty"),
+    ):
+        with pytest.raises(Exception, match=says):
+            client.predict(**{"text": "Hi.", "reference": file, **given}, api_name="/compare")
+    examined = client.predict(api_name="/doctor")
+    assert examined["facts"]["cores"] and examined["predicted_ms"]["eager/fp32"] > 0
+    assert {"code", "level", "cause", "evidence", "fix"} <= set(examined["verdicts"][0])
+    speech = server.engine.speak(Request(text=LONG, reference=str(clip), transcript=WORDS, seed=1))
+    for name, given in (("/compare", {"text": "Hi.", "reference": file}), ("/doctor", {})):
+        with pytest.raises(Exception, match="being served"):
+            client.predict(**given, api_name=name)
+    speech.close()
+    assert quiet(server.engine)
+
+
+def test_strangers_compare_little(engine, clip):
+    with serving(engine, shared=True) as server:
+        client = gradio_client.Client(server.url, verbose=False)
+        given = {"reference": handle_file(str(clip)), "consent": True}
+        for more, says in (
+            ({"text": "Hi.", "variants": "eager-fp32-whole, eager-bf16-whole, eager-fp32-stream"}, "at most 2 ways"),
+            ({"text": LONG[:200]}, "at most 120 characters"),
+            ({"text": "Hi.", "consent": False}, "consent=True"),
+        ):
+            with pytest.raises(Exception, match=says):
+                client.predict(**given | more, api_name="/compare")
+
+
 def test_nothing_is_left_in_the_temporary_folder(server, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     settings = ["", "saved_voice", "", None, "Narrator", 1, 1.0, "", "", "mp3", False]
@@ -142,7 +227,8 @@ def test_a_batch_answers_each_request_for_itself(client, clip):
 def test_voices_lists_the_shared_ones_and_the_docs_name_the_endpoints(client):
     assert [v["name"] for v in client.predict(api_name="/voices")] == ["Narrator"]
     named = client.view_api(return_format="dict")["named_endpoints"]
-    assert set(named) == {"/clone", "/clone_batch", "/voices"}
+    assert set(named) == {"/clone", "/clone_batch", "/voices", "/compare", "/doctor"}
+    assert all(endpoint.get("description") for endpoint in named.values())
     assert [p["parameter_name"] for p in named["/clone"]["parameters"]][:3] == ["text", "reference", "transcript"]
 
 
