@@ -27,7 +27,7 @@ WORDS = {
     "ends_in_speech": "breaks off while the voice speaks: the last word may leak into the output",
 }
 HEARD_HZ = 50  # no voice is below
-CLICKS_PER_S = 1.0  # 150 clean clips of speech have at most 0.3
+CLICKS_PER_S = 1.0  # 150 clean clips of speech have at most 0.3; two may be a hard start and end
 NARROW_SHARE = 5e-4  # of the energy above 4.3 kHz: full-band speech has 5e-3 or more, a telephone at most 1.5e-4
 
 
@@ -82,7 +82,7 @@ def describe(clip: Clip) -> ClipReport:
         speech_s=speech_s,
     )
     ends_in_speech = bool(spans) and clip.seconds - spans[-1][1] < 2 * FRAME_S
-    crackles = len(clicks(samples[: 20 * clip.rate_hz], clip.rate_hz)) > CLICKS_PER_S * min(clip.seconds, 20)
+    crackles = len(clicks(samples[: 20 * clip.rate_hz], clip.rate_hz)) > max(2, CLICKS_PER_S * min(clip.seconds, 20))
     checks = {
         "no_speech": not spans,
         "clipped": clipping > 0.002,

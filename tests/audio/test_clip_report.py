@@ -52,6 +52,13 @@ def test_clicks_are_no_noise(speech, every):
     assert "clicks" in verdicts and "noisy" not in verdicts
 
 
+def test_a_hard_cut_is_no_clicking(speech):
+    for seconds in (0.9, 1.3, 2.0):
+        assert (
+            "clicks" not in describe(read_clip((24000, speech[0].samples[5000 : 5000 + int(seconds * 24000)]))).verdicts
+        )
+
+
 @pytest.mark.parametrize(
     "offset",
     [
