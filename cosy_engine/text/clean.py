@@ -22,11 +22,17 @@ EMOJI = re.compile(
 EMOTICON = re.compile(r"(?<!\w)[:;][-^']?[()DPp|*/\\](?![\w/])")
 BLANKS = re.compile("[\t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 SQUARED = re.compile("[\u3371-\u33df]")  # units set in one square: kg, km, mm
+STYLED = re.compile(
+    "[\ufb00-\ufb06\u24b6-\u24e9\U0001d400-\U0001d7ff\U0001f130-\U0001f149]"
+)  # letters as ligatures, set in fonts, circled
+STROKES = re.compile("[\u0334-\u0338\u20d0-\u20df]")  # drawn over letters for decoration
+GROUPED = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")  # parts thousands
 LINE_ENDS = re.compile("\r\n?|[\u0085\u2028\u2029\v\f]")
 STACKED = re.compile(r"([\u0300-\u036f]{3})[\u0300-\u036f]+")  # more than three accents on a letter are decoration
 # Full-width letters, digits and the signs that belong to numbers and addresses; Chinese punctuation stays wide.
 NARROW = {ord(c) + 0xFEE0: c for c in map(chr, range(0x21, 0x7F)) if c.isalnum() or c in "%$+-=@&#*/.<>|_\\^~\"'"}
 NARROW |= {0xFFE5: "¥", 0xFFE1: "£", 0x2011: "-", 0x2010: "-", 0x2212: "-", 0xFE63: "-", 0x02BC: "'", 0xFF62: "「"}
+NARROW |= {0xB5: "μ", 0x2126: "Ω"}  # signs of units, and the Greek letters that they are
 NARROW |= {0xFF63: "」", 0xFF61: "。", 0xFF64: "、"}
 
 BAR = "[|\uff5c\u01c0\u2223\u2758\ufe31\u00a6]"
@@ -54,14 +60,15 @@ def clean_characters(text: str, keep_emoji: bool = False) -> str:
     """
     text = LINE_ENDS.sub("\n", text)
     text = re.sub("([0-9#*])\ufe0f?\u20e3", r"\1 ", text)  # keycaps keep their digit
-    text = INVISIBLE.sub("", text)
+    text = INVISIBLE.sub("", GROUPED.sub("", text))
+    text = STYLED.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
     text = _drop_joiners(text)
     if not keep_emoji:
         text = EMOTICON.sub(" ", EMOJI.sub(" ", text))
     text = BLANKS.sub(" ", text).translate(NARROW)
     text = SQUARED.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text.replace("㎡", "m²").replace("㎥", "m³"))
     text = "".join(map(_drawn, text))
-    text = STACKED.sub(r"\1", unicodedata.normalize("NFC", text))
+    text = STACKED.sub(r"\1", STROKES.sub("", unicodedata.normalize("NFC", text)))
     return unicodedata.normalize("NFC", text)
 
 

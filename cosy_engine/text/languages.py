@@ -20,6 +20,9 @@ SCRIPTS = (
     ("ru", re.compile("[\u0400-\u04ff]")),
 )
 OTHER_SCRIPTS = re.compile("[\u0370-\u03ff\u0530-\u058f\u0900-\u0dff\u0e80-\u10ff\u1780-\u17ff]")
+LONE_GREEK = re.compile(
+    "(?<![\u0370-\u03ff\u1f00-\u1fff])[\u0370-\u03ff](?![\u0370-\u03ff\u1f00-\u1fff])"
+)  # of a formula or a unit
 UKRAINIAN = re.compile("[іїєґІЇЄҐ]")
 
 # Words that are frequent in one of these languages and rare or absent in the others.
@@ -43,7 +46,7 @@ _WORDS = {
     "es": "el los las y es son yo tú él ella nosotros un una unos del al con para por en que no se lo su tengo tiene hay "
     "años como más pero muy qué está hola gracias euros mi cuesta cuestan son",
     "it": "il gli le e è sono io tu lui lei noi un una uno di del della al alla con per in che non si lo ho hai ha anni come "
-    "più ma molto ciao grazie questo euro mio costa costano sono nel nella ore",
+    "più ma molto ciao grazie questo euro mio costa costano sono nel nella ore alle dalla dei delle degli sul sulla quando dove perché anche",
     "pt": "o os e é são eu você ele ela nós um uma uns umas do da dos das ao com para por em que não se seu sua tenho tem "
     "anos como mais mas muito olá obrigado obrigada isso euros meu minha custa",
     "nl": "het een en is zijn ik jij hij zij wij niet met voor van op te dat die aan in ook maar heb heeft jaar euro naar "
@@ -79,7 +82,7 @@ def detect(text: str, fallback: str = "en") -> str:
             return "uk" if language == "ru" and UKRAINIAN.search(text) else language
     if han:
         return "zh"
-    if OTHER_SCRIPTS.search(text):
+    if OTHER_SCRIPTS.search(LONE_GREEK.sub(" ", text)):
         return "und"
     return _latin(text.lower(), fallback)
 
@@ -225,7 +228,12 @@ def _latin(text: str, fallback: str) -> str:
         return fallback
     best = max(scores.values())
     likely = fallback if fallback in scores else "en"
+    most = [language for language, score in scores.items() if score == best]
+    if len(most) > 1 and (
+        sure := [language for language in most if SURE.get(language, frozenset()) & set(_latin_words(text))]
+    ):
+        most = sure
     if best == 0:  # names and rare words only: one may stand in a text of the fallback's language, more may be anything
         words = {word for word in _latin_words(text) if len(word) > 1 or not word.isascii()}
-        return fallback if text.isascii() and len(words) == 1 else "und"
-    return likely if scores[likely] == best else max(scores, key=scores.get)
+        return fallback if len(words) == 1 and next(iter(words)).isascii() else "und"
+    return likely if likely in most else most[0] if len(most) == 1 else "und"

@@ -41,8 +41,9 @@ URL = (
     rf"|(?<![\w.@])(?:[A-Za-z0-9][\w-]*\.)+(?:{_TLD})(?![A-Za-z0-9_]){_PATH}"
     rf"|(?<![\w./])\.(?:{_TLD}|NET)(?![\w.])"
 )
-IP = r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.]*\d)(?::\d+)?"
-VERSION = r"(?<![A-Za-z\d.,])[vV]\.?\d+(?:\.\d+)*(?![\d.]*\d)|(?<![\d.,A-Za-z])\d+(?:\.\d+){2,}(?![\d.]*\d)"
+IP = r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.]*\d)(?::\d+|/\d+)?"
+_STAGE = r"(?:-?(?:alpha|beta|rc|dev|a|b)(?:[.-]?\d+)?(?![A-Za-z]))?"
+VERSION = rf"(?<![A-Za-z\d.,])[vV]\.?\d+(?:\.\d+)*(?![\d.]*\d){_STAGE}|(?<![\d.,A-Za-z])\d+(?:\.\d+){{2,}}(?![\d.]*\d){_STAGE}"
 # A capital or a digit right behind a letter tells a name (GPT-4.1, Qwen2.5-0.5B) from words (mid-1990s).
 MODEL = (
     r"(?<![\w.])(?=[\w.-]*[A-Za-z])(?=[\w.-]*\d)(?:[A-Z][A-Za-z]*[-_ ]?(?<! )|[A-Za-z]+(?=\d))\d[A-Za-z0-9]*"
@@ -89,7 +90,7 @@ def _signed(written: str, language: str) -> str:
 
 
 def _ip(match: re.Match, language: str) -> str:
-    if any(int(part) > 255 for part in match[0].partition(":")[0].split(".")):
+    if any(int(part) > 255 for part in re.split("[:/]", match[0])[0].split(".")):
         return _version(match, language)
     return _address(match, language)
 

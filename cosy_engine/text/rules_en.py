@@ -27,6 +27,8 @@ UNITS = {  # sign: (one, many)
     "°C": ("degree Celsius", "degrees Celsius"), "℃": ("degree Celsius", "degrees Celsius"),
     "°F": ("degree Fahrenheit", "degrees Fahrenheit"), "℉": ("degree Fahrenheit", "degrees Fahrenheit"),
     "°": ("degree", "degrees"), "m²": ("square meter", "square meters"), "km²": ("square kilometer", "square kilometers"),
+    "μm": ("micrometer", "micrometers"), "μg": ("microgram", "micrograms"), "μL": ("microliter", "microliters"),
+    "μs": ("microsecond", "microseconds"), "Ω": ("ohm", "ohms"), "kΩ": ("kiloohm", "kiloohms"), "MΩ": ("megaohm", "megaohms"),
     "m³": ("cubic meter", "cubic meters"), "cm³": ("cubic centimeter", "cubic centimeters"),
 }  # fmt: skip
 PER = {"h": "hour", "s": "second", "min": "minute", "day": "day", "L": "liter", "l": "liter", "kg": "kilogram", "dl": "deciliter",
@@ -75,6 +77,14 @@ BEFORE = [
     (rf"\(({_YEAR})\)", lambda m: f"({year(m[1], 'en')})"),
     (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", lambda m: _time(m)),
     (r"(?<![\d:.])(\d+):(\d+)(?![\d:])", lambda m: f"{_n(m[1])} to {_n(m[2])}"),
+    (r"(?<![\d/.-])(20/20|9/11|(\d+)-\2)(?![\d/.-])", lambda m: " ".join(map(_n, re.split("[/-]", m[1])))),
+    (r"(?<![\d/.])(\d+)/\1(?![\d/.])", lambda m: f"{_n(m[1])} out of {_n(m[1])}"),
+    (r"(?<![\d/.])(\d+)/(\d+)(?=\s?mmHg)", lambda m: f"{_n(m[1])} over {m[2]}"),
+    (rf"(?<!\d)(1[3-9]|2\d|3[01])/(0?[1-9]|1[0-2])/({_YEAR})(?!\d)", lambda m: _date(m[2], m[1], m[3])),
+    (rf"({_MONEY})\s?({_NUMBER}){_DASH}(?:\1)?({_NUMBER})({_SCALE})(?![\d.]*\d)",
+     lambda m: f"{_n(m[2])} to {_money(m[1], m[3], None, m[5])}"),
+    (rf"(?<![\w.])(?!3M\b)({_NUMBER})(M|(?<=\d\d)[kK]|(?<=\.\d)[kK])\b", lambda m: f"{_n(m[1])} {SCALES[m[2].lower()]}"),
+    (r"\b[Nn]°\s?(?=\d)", lambda m: "number "),
     (rf"({_MONEY})\s?(\d+)(?:\.(\d\d))?{_SCALE}(?![\d.]*\d)", lambda m: _money(m[1], m[2], m[3], m[4])),
     (rf"({_MONEY})\s?({_NUMBER}){_SCALE}", lambda m: _money(m[1], m[2], None, m[3])),
     (r"(?i:\b(call|dial|phone|extension|ext\.|code|PIN|zip)(?: number)? )(\d{3,})\b(?!\s(?:people|times|of))", lambda m: m[0][: -len(m[2])] + digits(m[2], "en")),
@@ -96,6 +106,7 @@ BEFORE = [
     (r"\bi\.e\.", lambda m: "that is"),
     (rf"\b({'|'.join(ABBREVIATIONS)})\.(?=\s\S)", lambda m: ABBREVIATIONS[m[1]]),
     (r"\betc\.(?=\s*$)", lambda m: "et cetera."),
+    (r"(?<![\w.])(\d+\.\d+)(?=[A-Za-z])", lambda m: f"{_n(m[1])} "),  # wetext would part it at the dot
 ]  # fmt: skip
 
 AFTER = [
@@ -125,7 +136,7 @@ AFTER = [
     (r"£", lambda m: " pounds "),
     (r"%", lambda m: " percent "),
     (r"°", lambda m: " degrees "),
-    (r"(?<=[A-Za-z])(\d+)|(\d+)(?=[A-Za-z])", lambda m: f" {_n(m[0]) if len(m[0]) < 3 else digits(m[0], 'en')} "),
+    (r"(?<=[A-Za-z])(\d+)|(\d+(?:\.\d+)?)(?=[A-Za-z])", lambda m: f" {_n(m[0]) if len(m[0]) < 3 or '.' in m[0] else digits(m[0], 'en')} "),
     (rf"(?<![\d.]){_NUMBER}", lambda m: _n(m[0])),
     (r"\d+", lambda m: digits(m[0], "en")),
 ]  # fmt: skip

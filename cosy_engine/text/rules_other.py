@@ -61,6 +61,7 @@ AND = {
 }
 DEGREES = {"de": "Grad", "fr": "degrés", "es": "grados", "it": "gradi", "pt": "graus", "nl": "graden", "ru": "градусов",
            "ja": "度", "ko": "도"}  # fmt: skip
+NUMBER = {"de": "Nummer", "fr": "numéro", "es": "número", "it": "numero", "pt": "número"}
 KO_COUNTERS = "시간|시|살|개|명|마리|번|장|병|잔|권|대|채|그루|켤레|송이|사람|달|가지|군데"
 DE_MONTHS = "Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
 TIGHT = ("ja", "th")  # written without blanks
@@ -98,6 +99,14 @@ def read_numbers(text: str, language: str) -> str:
             lambda m: f"{m[1]} {ordinal(m[2], 'de')}n ",
         )
         sub(rf"\b(\d{{1,2}})\. (?=(?:{DE_MONTHS})\b)", lambda m: f"{ordinal(m[1], 'de')}r ")
+    if language == "fr":
+        sub(
+            r"\b(\d+)(?:ers?|ère|re|nde?|èmes?|emes?|es?)\b",
+            lambda m: ordinal(m[1], "fr") + ("e" if m[0][-2:] in ("re", "de") else "") or m[0],
+        )
+    if language in ("es", "it", "pt"):
+        sub(r"\b(\d+)\.?([ºª])", lambda m: _feminine(ordinal(m[1], language) or m[0], m[2] == "ª"))
+    sub(r"\b[Nn][°º]\s?(?=\d)", lambda m: NUMBER.get(language, m[0].strip()) + " ")
     sub(r"(?<![\d:])([01]?\d|2[0-4])[:h]([0-5]\d)(?![\d:])(?: Uhr\b)?", lambda m: _clock(m, language, say))
     sub(rf"([€$£])\s?({number})", lambda m: _money(m[1], m[2], language, say))
     sub(rf"({number})\s?([€$£])", lambda m: _money(m[2], m[1], language, say))
@@ -117,6 +126,10 @@ def read_numbers(text: str, language: str) -> str:
         sub(r"(?<![\d.,])(1[1-9]\d\d)(?![.,]?\d)", lambda m: year(m[1], "de") or m[1])
     sub(rf"(?<![\d]){number}", lambda m: say(m[0]))
     return re.sub(r"  +", " ", text)
+
+
+def _feminine(word: str, wanted: bool) -> str:
+    return word[:-1] + "a" if wanted and word.endswith("o") else word
 
 
 def _clock(m: re.Match, language: str, say) -> str:

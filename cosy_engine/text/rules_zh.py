@@ -58,6 +58,8 @@ BEFORE = [
     # 9:30, 12:30:45 are times; other pairs are proportions
     (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", lambda m: _time(m)),
     (r"(?<![\d:.])(\d+):(\d+)(?![\d:])", lambda m: f"{_n(m[1])}比{_n(m[2])}"),
+    (r"(?<!\d)([05-9][05])后(?![\d天年面日来半边方排门])", lambda m: digits(m[1], "zh") + "后"),  # who was born then
+    (r"(?<![\d/])(\d+)/(\d+)\s?(?=mmHg|毫米汞柱)", lambda m: f"{_n(m[1])}比{m[2]}"),
     (rf"(?<=比分)(\d+)\s*{_DASH}\s*(\d+)", lambda m: f"{_n(m[1])}比{_n(m[2])}"),
     (rf"({_NUMBER})\s*-\s*({_NUMBER})(?=\s*=)", lambda m: f"{_n(m[1])}减{_n(m[2])}"),
     (rf"(?:{_MONEY})\s?({_NUMBER})([万亿千百]*)(?=[元块圆])", lambda m: m[1] + m[2]),
