@@ -18,7 +18,8 @@ FACTOR_TYPES = (torch.float16, torch.bfloat16, torch.float32)
 
 
 def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """State dict of a .pt file on the CPU, memory-mapped where the format allows; bookkeeping entries dropped.
+    """State dict of a .pt file on the CPU, memory-mapped where the format allows; bookkeeping entries dropped. Matrices in int8
+    rows stay so: `widened` is for who has compared their names, as many names may lie on one storage.
 
     Raises: ModelFilesError: missing, empty, a Git-LFS pointer, truncated, holding anything but plain data, or a tensor
         with more elements than the file holds.
@@ -47,7 +48,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
             raise ModelFilesError(
                 misfit(path.name, f"{name} claims {claimed:,} bytes and the file holds {held:,} of it")
             )
-    return widened(state, path.name)
+    return state
 
 
 def in_int8_rows(state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -111,15 +112,19 @@ def first_line(error: BaseException) -> str:
 
 def load_llm(lm: nn.Module, state: dict[str, Tensor], file: str) -> None:
     """Into a SpeechLM. The text head is dropped."""
-    text = state.get(TEXT_HEAD)
+    head = {
+        name.removeprefix(TEXT_HEAD): value for name, value in state.items() if name in (TEXT_HEAD, TEXT_HEAD + ROWS)
+    }
     ours = {
         "backbone." + name.removeprefix(BODY) if name.startswith(BODY) else name: value
         for name, value in state.items()
-        if name != TEXT_HEAD
+        if name not in (TEXT_HEAD, TEXT_HEAD + ROWS)
     }
     embedding = "backbone.embed_tokens.weight"
-    if embedding not in ours and text is not None:
-        ours[embedding] = text  # saved tied: the file holds the table once
+    if embedding not in ours:
+        ours |= {
+            embedding + suffix: value for suffix, value in head.items()
+        }  # saved tied: the file holds the table once
     load_strict(lm, ours, file)
 
 
@@ -138,12 +143,12 @@ def without_training_prefix(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_strict(module: nn.Module, state: dict[str, Tensor], file: str) -> None:
-    """All names and shapes must agree; any floating precision is widened to fp32.
+    """All names and shapes must agree; int8 rows and any floating precision are widened to fp32 only then.
 
     Raises: ModelFilesError: names the first differences, or the first tensor with NaN or infinity in it.
     """
     expected = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-    found = {name: tuple(value.shape) for name, value in state.items()}
+    found = {name: tuple(value.shape) for name, value in state.items() if not name.endswith(ROWS)}
     problems = [f"missing {name}" for name in expected if name not in found]
     problems += [f"unexpected {name}" for name in found if name not in expected]
     problems += [
@@ -154,6 +159,7 @@ def load_strict(module: nn.Module, state: dict[str, Tensor], file: str) -> None:
     if problems:
         shown = "; ".join(problems[:4]) + (f"; and {len(problems) - 4} more" if len(problems) > 4 else "")
         raise ModelFilesError(misfit(file, shown))
+    state = widened(state, file)
     if wrong := next((name for name, value in state.items() if not value.is_floating_point()), None):
         raise ModelFilesError(misfit(file, f"{wrong} holds {state[wrong].dtype}, not floating numbers"))
     wide = {name: value.float() for name, value in state.items()}

@@ -9,6 +9,8 @@ from torch import Tensor, nn
 from cosy_engine.settings.model_spec import HiftSpec
 from cosy_engine.vocoder.f0 import F0Predictor
 from cosy_engine.vocoder.layers import (
+    DIRECTION,
+    GAIN,
     Conv,
     RepeatUp,
     Resblock,
@@ -81,6 +83,9 @@ class Hift(nn.Module):
         """
         state = current_names(state)
         if not self.weight_norm:
+            known = self.state_dict().keys()
+            if wrong := [key for key in state if key.replace(GAIN, "weight").replace(DIRECTION, "weight") not in known]:
+                raise KeyError(f"unexpected {', '.join(wrong[:4])}")  # before anything is computed of them
             state = fold_state(state)
             state = {k: v.double() if k.startswith("f0_predictor.") else v.float() for k, v in state.items()}
         device = self.conv_pre.bias.device

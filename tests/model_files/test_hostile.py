@@ -10,9 +10,19 @@ import torch
 from cosy_engine.errors import CosyError, ModelFilesError, SettingInvalid
 from cosy_engine.model_files.fetch import fetch
 from cosy_engine.model_files.layout import find_release
-from cosy_engine.model_files.weights import check_finite, read_checkpoint
+from cosy_engine.model_files.weights import (
+    BODY,
+    TEXT_HEAD,
+    check_finite,
+    in_int8_rows,
+    load_llm,
+    load_strict,
+    read_checkpoint,
+    widened,
+)
 from cosy_engine.model_files.yaml_data import read_yaml
 from cosy_engine.settings.engine_config import EngineConfig
+from cosy_engine.vocoder import build_vocoder
 
 BOMB = "a0: &a0 [1, 2, 3]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 10))
 
@@ -143,7 +153,34 @@ def test_row_factors_that_are_no_positive_floating_numbers_are_refused(tmp_path,
     path = tmp_path / "llm.pt"
     torch.save({"linear": torch.ones(2, 32, dtype=torch.int8), "linear::rows": factor}, path)
     with pytest.raises(ModelFilesError, match="linear has row factors that are not all positive"):
-        read_checkpoint(path)
+        widened(read_checkpoint(path), "llm.pt")
+
+
+def test_names_are_compared_before_int8_rows_are_widened(tmp_path, miniature_folder):
+    """Many names on one storage would take many times the file's size; these factors would be refused, were they read."""
+    path = tmp_path / "flow.pt"
+    one = torch.ones(2, 32, dtype=torch.int8)
+    rows = torch.full((2,), torch.nan)
+    torch.save(
+        {f"part.{i}{suffix}": value for i in range(100) for suffix, value in (("", one), ("::rows", rows))}, path
+    )
+    with pytest.raises(ModelFilesError, match=r"missing weight; missing bias; unexpected part\.0"):
+        load_strict(torch.nn.Linear(32, 2), read_checkpoint(path), "flow.pt")
+    vocoder = build_vocoder(find_release(miniature_folder).spec.vocoder)
+    with pytest.raises(KeyError, match=r"unexpected part\.0"):
+        vocoder.load_published(read_checkpoint(path))
+
+
+def test_a_text_head_in_int8_rows_stands_for_the_embedding():
+    class Tied(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.backbone = torch.nn.ModuleDict({"embed_tokens": torch.nn.Embedding(2, 32)})
+
+    table, lm = torch.full((2, 32), 2.0), Tied()
+    load_llm(lm, in_int8_rows({TEXT_HEAD: table}), "llm.pt")
+    torch.testing.assert_close(lm.backbone["embed_tokens"].weight, table, atol=0.01, rtol=0)
+    load_llm(lm, in_int8_rows({TEXT_HEAD: table, BODY + "embed_tokens.weight": table}), "llm.pt")
 
 
 @pytest.mark.parametrize("zipped", [True, False])

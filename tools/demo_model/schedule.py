@@ -11,7 +11,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from cosy_engine.model_files.weights import BODY, read_checkpoint
+from cosy_engine.model_files.weights import BODY, read_checkpoint, widened
 
 
 class Clock:
@@ -106,7 +106,7 @@ def load(path: str | Path, modules: dict[str, nn.Module], strict: bool = True) -
     """
     path = Path(path)
     if path.name in PARTS:
-        state = read_checkpoint(path)
+        state = widened(read_checkpoint(path), path.name)
         own = {f"backbone.{k.removeprefix(BODY)}" if k.startswith(BODY) else k: v.float() for k, v in state.items()}
         if PARTS[path.name] in modules:
             modules[PARTS[path.name]].load_state_dict(own)
