@@ -4,8 +4,10 @@ import io
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import soundfile
+from onnx import TensorProto, helper, numpy_helper
 
 from cosy_engine.audio.waveform import read_clip
 
@@ -66,9 +68,6 @@ def muxed(samples: np.ndarray, rate_hz: int, container: str, codec: str, *, vide
 @pytest.fixture(scope="session")
 def tiny_networks(tmp_path_factory):
     """(speech tokenizer, speaker encoder): random ONNX files with the official inputs and outputs."""
-    onnx = pytest.importorskip("onnx")
-    from onnx import TensorProto, helper, numpy_helper
-
     folder = tmp_path_factory.mktemp("networks")
     draw = np.random.default_rng(0)
 

@@ -190,7 +190,6 @@ def test_lines_that_an_editor_broke_are_joined(normal):
 
 
 def test_the_active_backend_is_told(normal, plain):
-    pytest.importorskip("wetext")
     assert normal.backend.startswith("wetext ")
     assert plain.backend == "built-in rules"
     assert any("wetext" in note for note in plain("我有3只猫").notes)
