@@ -113,7 +113,11 @@ def _bench_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=lambda text: _numbers(text)[0], default=5, help="timed runs after two discarded ones"
     )
-    parser.add_argument("--json", type=Path, help="also write the figures to a file")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="write the figures to a file; a line for each configuration then goes to standard output",
+    )
 
 
 def _numbers(text: str) -> list[int]:
@@ -125,7 +129,8 @@ def _numbers(text: str) -> list[int]:
 
 
 def bench(arguments: argparse.Namespace) -> int:
-    """Measure; a line for each configuration, the figures as one JSON line last."""
+    """Measure; a line for each configuration, the figures as one JSON line last. With --json the figures go to the file, and
+    standard output gets the lines alone."""
     from cosy_engine import bench as measuring
     from cosy_engine.build import default_folder, load_models, pick_device
     from cosy_engine.model_files.layout import find_release
@@ -156,11 +161,12 @@ def bench(arguments: argparse.Namespace) -> int:
     results, data = [], measuring.as_data([], facts, what)
     for precision, tier in measuring.runnable(device, arguments.precisions.split(","), arguments.tiers.split(",")):
         results.append(run.run(precision, tier, arguments.parts.split(",")))
-        print(measuring.table(results[-1:]), file=sys.stderr, flush=True)
+        print(measuring.table(results[-1:]), file=sys.stdout if arguments.json else sys.stderr, flush=True)
         data = measuring.as_data(results, facts, what)
         if arguments.json:  # after each configuration: a bench that is stopped leaves what it has
             arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(data))
+    if not arguments.json:
+        print(json.dumps(data))
     return 0
 
 
@@ -175,11 +181,12 @@ def _bench_load(arguments: argparse.Namespace, spec: ModelSpec, models: Any, fac
     for precision, tier in measuring.runnable(run.device, arguments.precisions.split(","), arguments.tiers.split(",")):
         for listeners in arguments.load:
             loads.append(bench_load.measure(run, precision, tier, listeners, arguments.seconds, arguments.stream))
-            print(bench_load.line(loads[-1]), file=sys.stderr, flush=True)
+            print(bench_load.line(loads[-1]), file=sys.stdout if arguments.json else sys.stderr, flush=True)
             data = bench_load.as_data(loads, facts, what)
             if arguments.json:
                 arguments.json.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(data))
+    if not arguments.json:
+        print(json.dumps(data))
     return 0
 
 

@@ -38,10 +38,15 @@ def test_a_configuration_that_fails_is_recorded_and_named():
     assert "TypeError" in bench.run("fp32", "eager", ["flow"]).error
 
 
-def test_the_command_prints_one_json_line_last(tmp_path):
+def test_the_command_prints_one_json_line_last_or_a_table_beside_its_file(tmp_path):
     command = [sys.executable, "-m", "cosy_engine", "bench", "--rows", "1", "--runs", "1", "--precisions", "fp32",
-               "--tiers", "eager", "--parts", "decode", "--json", str(tmp_path / "b.json")]  # fmt: skip
+               "--tiers", "eager", "--parts", "decode"]  # fmt: skip
     out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     data = json.loads(out.strip().splitlines()[-1])
     assert data["machine"]["device"] and data["results"][0]["decode"]["1"]["ms"] > 0
-    assert json.loads((tmp_path / "b.json").read_text()) == data
+    command += ["--json", str(tmp_path / "b.json")]
+    out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    (line,) = out.splitlines()
+    written = json.loads((tmp_path / "b.json").read_text())
+    assert line.startswith("eager  fp32: step 1 rows ") and written.keys() == data.keys()
+    assert f"{written['results'][0]['decode']['1']['ms']:.3f} ms" in line

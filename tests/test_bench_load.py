@@ -45,10 +45,10 @@ def test_a_listener_whose_request_fails_is_named():
     assert "TypeError" in load.error and "did not finish" in line(load)
 
 
-def test_the_command_prints_the_loads_as_json(tmp_path, miniature_folder):
+def test_the_command_prints_a_line_for_each_load_and_writes_the_data(tmp_path, miniature_folder):
     command = [sys.executable, "-m", "cosy_engine", "bench", "--model", str(miniature_folder), "--load", "1,2", "--seconds", "0.1",
                "--stream", "--precisions", "fp32", "--tiers", "eager", "--device", "cpu", "--json", str(tmp_path / "b.json")]  # fmt: skip
     out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
-    data = json.loads(out.strip().splitlines()[-1])
+    data = json.loads((tmp_path / "b.json").read_text())
+    assert len(out.splitlines()) == 2 and "2 at once, streamed" in out
     assert [load["listeners"] for load in data["loads"]] == [1, 2] and not any(load["error"] for load in data["loads"])
-    assert json.loads((tmp_path / "b.json").read_text()) == data
