@@ -70,9 +70,9 @@ def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
     from cosy_ui.guests import Guests
     from cosy_ui.jobs import JobTable
     from cosy_ui.login import Login
-    from cosy_ui.page import add_routes, build_page, launch_options
+    from cosy_ui.page import ASSETS, add_routes, build_page, example_clips, launch_options
     from cosy_ui.session_files import keep_house
-    from cosy_ui.sessions import Sessions, shared_voices
+    from cosy_ui.sessions import Sessions, example_voices, shared_voices
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     login = Login.read(arguments.auth) if arguments.auth else None
@@ -88,9 +88,10 @@ def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
         ),
     )
     voices, wrong = shared_voices(arguments.voices, engine.voices.model_key)
-    for words in wrong:
+    examples, unreadable = example_voices(engine, example_clips(ASSETS / "voices"))
+    for words in wrong + unreadable:
         print(f"Left out: {words}", file=sys.stderr)
-    jobs, sessions = JobTable(Guests(shared=arguments.share or arguments.public)), Sessions(voices)
+    jobs, sessions = JobTable(Guests(shared=arguments.share or arguments.public)), Sessions(examples | voices)
     page = build_page(
         engine,
         jobs,

@@ -19,7 +19,7 @@ from cosy_engine.types import Clip
 from cosy_ui.audio_files import kinds_here
 from cosy_ui.messages import note_words
 from cosy_ui.sessions import SavedVoice, Take
-from cosy_ui.words import say
+from cosy_ui.words import WORDS, say
 
 COMMON_MARKS = ("[laughter]", "[breath]", "[sigh]", "[cough]")  # shown first; the rest behind a fold
 WIDE = ("m_mode", "m_run", "m_rtf")  # cells of the strip that hold words
@@ -354,19 +354,24 @@ def voice_deleted(gone: SavedVoice, lang: str) -> str:
     return f'<p class="note info undo" role="status">{words} {_voice_button("undo-voice", gone, say("undo", lang))}</p>'
 
 
+def voice_title(v: SavedVoice, lang: str) -> str:
+    """Its name; those of the clips that come with the program are words."""
+    return say(f"example_{v.name}", lang) if v.example and f"example_{v.name}" in WORDS else v.name
+
+
 def voices(saved: Sequence[SavedVoice], lang: str) -> str:
     if not saved:
         return f'<p class="empty">{say("voices_empty", lang)}</p>'
     rows = []
     for v in saved:
         facts = [
-            say("voice_shared" if v.shared else "voice_mine", lang),
+            say("voice_example" if v.example else "voice_shared" if v.shared else "voice_mine", lang),
             say("voice_seconds", lang, seconds=f"{v.voice.seconds:.1f}"),
             say("voice_words" if v.voice.transcript else "voice_no_words", lang),
         ]
         delete = "" if v.shared else _voice_button("delete-voice", v, say("voice_delete", lang))
         rows.append(
-            f'<li><div class="take-head"><b>{escape(v.name)}</b><span class="dim">{" · ".join(facts)}</span></div>'
+            f'<li><div class="take-head"><b>{escape(voice_title(v, lang))}</b><span class="dim">{" · ".join(facts)}</span></div>'
             f'<p class="take-text dim">{escape(v.voice.transcript[:160])}</p><div class="links">'
             f"{_voice_button('use-voice', v, say('voice_use', lang))}"
             f'<a class="small" download href="voice/{escape(v.id)}.safetensors">{say("voice_export", lang)}</a>{delete}'

@@ -6,14 +6,14 @@ import secrets
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cosy_engine import Report, Request, Voice
+from cosy_engine import CosyError, Engine, Report, Request, Voice
 from cosy_engine.audio.voice import MAX_NAME_CHARS, load_voice
 from cosy_engine.errors import ReferenceUnreadable, SettingInvalid
 from cosy_engine.types import Clip
@@ -73,12 +73,13 @@ class Take:
 
 @dataclass(frozen=True, eq=False)
 class SavedVoice:
-    """A voice by name. id: what the page and the API call it; unguessable unless it is shared by the operator."""
+    """A voice by name. id: what the page and the API call it; unguessable unless everyone may use it."""
 
     id: str
     name: str
     voice: Voice
     shared: bool = False
+    example: bool = False  # of a clip that the page offers
 
 
 @dataclass(eq=False)
@@ -262,6 +263,18 @@ class Sessions:
             left = session.left_at is not None and now - session.left_at > GRACE_S
             if left or now - session.used_at > IDLE_S:
                 self._drop(owner)
+
+
+def example_voices(engine: Engine, clips: Iterable[tuple[str, str]]) -> tuple[dict[str, SavedVoice], list[str]]:
+    """(the example clips (path, transcript) as voices that everyone may use, by the clip's name; what was wrong with others)."""
+    found, wrong = {}, []
+    for path, spoken in clips:
+        name = Path(path).stem
+        try:
+            found[name] = SavedVoice(name, name, engine.voice(path, spoken), shared=True, example=True)
+        except CosyError as error:
+            wrong.append(str(error))
+    return found, wrong
 
 
 def shared_voices(folder: Path | None, model_key: str) -> tuple[dict[str, SavedVoice], list[str]]:

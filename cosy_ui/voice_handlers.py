@@ -77,7 +77,15 @@ class VoiceHandlers:
     def choices(self, owner: str, lang: str, chosen: str | None = None) -> dict:
         """An update of the Clone tab's list of voices."""
         mine = self.sessions.voices(owner)
-        options = [(f"{v.name} ({say('voice_shared', lang)})" if v.shared else v.name, v.id) for v in mine]
+        options = [
+            (
+                f"{cards.voice_title(v, lang)} ({say('voice_shared', lang)})"
+                if v.shared and not v.example
+                else cards.voice_title(v, lang),
+                v.id,
+            )
+            for v in mine
+        ]
         update: dict[str, Any] = {"choices": options, "info": say("voices_choose" if mine else "voices_none", lang)}
         if chosen or not mine:
             update["value"] = chosen if any(v.id == chosen for v in mine) else None

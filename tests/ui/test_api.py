@@ -24,7 +24,8 @@ from cosy_engine import Request
 from cosy_engine.audio.voice import save_voice
 from cosy_engine.errors import UserError
 from cosy_engine.types import to_int16
-from cosy_ui.sessions import SavedVoice
+from cosy_ui.page import example_clips
+from cosy_ui.sessions import SavedVoice, example_voices
 from tests.test_engine import WORDS
 from tests.ui.conftest import free_port, serving
 from tests.ui.steps import LONG, TEXT
@@ -304,7 +305,12 @@ def test_a_shared_page_wants_consent_of_programs_too(engine, clip):
         assert post(server.url, input="Hi.", voice="Narrator", consent=True, response_format="wav").read(4) == b"RIFF"
 
 
-def test_the_readmes_examples_run(server, clip, tmp_path):
+def test_the_readmes_examples_run(engine, clip, tmp_path):
+    with serving(engine, voices=example_voices(engine, example_clips(Path("assets/voices")))[0]) as server:
+        _readme_examples(server, clip, tmp_path)
+
+
+def _readme_examples(server, clip, tmp_path):
     section = Path("README.md").read_text(encoding="utf-8").partition("## API\n")[2].partition("\n## ")[0]
     python, curl = re.findall(r"```(?:python)?\n(.*?)```", section, re.S)
     python, curl = (
@@ -314,7 +320,7 @@ def test_the_readmes_examples_run(server, clip, tmp_path):
         for code in (python, curl)
     )
     done = subprocess.run([sys.executable, "-c", python], capture_output=True, text=True, cwd=tmp_path, check=True)
-    assert "Narrator" in done.stdout
+    assert "bright" in done.stdout
     if shutil.which("curl"):
         subprocess.run(["bash", "-c", curl], check=True, cwd=tmp_path, capture_output=True)
         assert soundfile.info(tmp_path / "out.mp3").frames > 0
@@ -340,7 +346,13 @@ def test_the_program_starts_with_its_flags_and_says_where_it_is(server, tmp_path
             f"Open http://127.0.0.1:{port}" in words and "Shared voices: Anna" in words and "Left out: broken" in words
         )
         client = gradio_client.Client(f"http://127.0.0.1:{port}", verbose=False)
-        assert [voice["name"] for voice in client.predict(api_name="/voices")] == ["Anna"]
+        assert [voice["name"] for voice in client.predict(api_name="/voices")] == [
+            "bright",
+            "low",
+            "middle",
+            "soft",
+            "Anna",
+        ]  # the examples, then the folder's
         settings = ["", "saved_voice", "", None, "Anna", 1, 1.0, "", "", "wav", True]
         answer = call(SimpleNamespace(url=f"http://127.0.0.1:{port}/"), "clone", ["Hi.", None, *settings])[1]
         (private,) = (tmp_path / "temporary").glob("cosy-studio-*")

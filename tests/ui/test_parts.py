@@ -25,8 +25,8 @@ from cosy_ui.doctor_words import PATTERNS as DOCTOR_PATTERNS
 from cosy_ui.entrance import owner_of, whole
 from cosy_ui.jobs import Job, JobTable
 from cosy_ui.messages import CODES, INTERNAL, PATTERNS, error_words, note_words
-from cosy_ui.page import head_words, text_hint, unavailable_note
-from cosy_ui.sessions import GRACE_S, IDLE_S, MAX_TAKES, MAX_VOICES, Sessions, shared_voices
+from cosy_ui.page import example_clips, head_words, text_hint, unavailable_note
+from cosy_ui.sessions import GRACE_S, IDLE_S, MAX_TAKES, MAX_VOICES, Sessions, example_voices, shared_voices
 from cosy_ui.words import WORDS, language, say
 from tests.test_engine import speechlike
 from tests.ui.engine_words import sentences
@@ -235,6 +235,17 @@ def test_voices_of_a_folder_are_shared_and_bad_files_are_named(engine, tmp_path)
     found, wrong = shared_voices(tmp_path, engine.voices.model_key)
     assert list(found) == ["Anna"] and found["Anna"].shared and "broken" in wrong[0]
     assert shared_voices(None, "") == ({}, [])
+
+
+def test_example_clips_are_voices_by_name_and_a_bad_one_is_left_out(engine, tmp_path):
+    clips = example_clips(Path("assets/voices"))
+    (tmp_path / "broken.wav").write_bytes(b"x")
+    found, wrong = example_voices(engine, [*clips, (str(tmp_path / "broken.wav"), "Hi.")])
+    assert list(found) == ["bright", "low", "middle", "soft"] and "broken.wav" in wrong[0]
+    assert all(v.shared and v.id == name and v.voice.transcript for name, v in found.items())
+    assert "明亮 (bright)" in cards.voices(list(found.values()), "zh") and "示例" in cards.voices(
+        list(found.values()), "zh"
+    )
 
 
 def test_what_listeners_wait_for_follows_from_what_streams_needed(engine):
