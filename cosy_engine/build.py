@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import hashlib
 import logging
 import os
@@ -100,7 +101,8 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
         speech_tokens=release.spec.llm.speech_tokens,
     )
     tiers = available_tiers(device, release.spec.llm)
-    shelf = StageShelf(load_models(release, torch.device("cpu")), row_bucket(config.max_batch), tiers, device)
+    read = functools.partial(load_models, release, torch.device("cpu"))
+    shelf = StageShelf(read(), row_bucket(config.max_batch), tiers, device, again=read)
     engine = Engine(
         spec=release.spec,
         name=release.name,
@@ -173,10 +175,19 @@ class StageShelf:
     share its weights; each has its own decode batch.
     """
 
-    def __init__(self, models: Models, rows: int, tiers: tuple[str, ...], device: torch.device | None = None):
+    def __init__(
+        self,
+        models: Models,
+        rows: int,
+        tiers: tuple[str, ...],
+        device: torch.device | None = None,
+        again: Callable[[], Models] | None = None,
+    ):
+        """again: reads the files once more, after `unload`."""
         self.rows, self.tiers = rows, tiers
         self._lock = threading.RLock()
-        self._read, self.device = models, device or models.lm.device
+        self._read: Models | None = models
+        self._again, self.device = again, device or models.lm.device
         self._models: dict[str, Models] = {}
         self._ready: dict[tuple[str, str], Stages] = {}
         self._left_out: dict[tuple[str, str], list[str]] = {}
@@ -186,8 +197,27 @@ class StageShelf:
         their tensors, and a thread begins with the first."""
         return torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
 
+    @property
+    def unloaded(self) -> bool:
+        """Whether the next `models` or `at` reads the files first."""
+        return self._read is None
+
+    def unload(self) -> None:
+        """Give back the memory of networks, decode batches and graphs. Nobody may be using them."""
+        assert self._again is not None, "a shelf that cannot read its files again keeps them"
+        with self._lock, self.inside():
+            self._read = None
+            self._models.clear()
+            self._ready.clear()
+            self._left_out.clear()
+            gc.collect()  # networks and their graphs refer to each other
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+
     def models(self, precision: str) -> Models:
         with self._lock, self.inside():
+            if self._read is None:
+                self._read = self._again()
             if precision not in self._models:
                 as_read = precision == "fp32" and self.device == self._read.lm.device
                 self._models[precision] = self._read if as_read else self._read.at(precision, self.device)

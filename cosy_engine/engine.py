@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -36,6 +37,8 @@ from cosy_engine.settings.modes import MODES, OPTIONAL_INPUTS, Mode
 from cosy_engine.text.frontend import TextFrontend
 from cosy_engine.types import AudioChunk, Clip, Report, Request, Voice
 
+log = logging.getLogger(__name__)
+
 # The prompt is read in one piece, and everybody waits for it: no clip of 30 s has more words, no instruction needs more.
 LONGEST_CHARS = {"transcript": 2000, "instruction": 1000}
 LONGEST_REFERENCE_S = 30.0  # limit of the speech tokenizer
@@ -57,12 +60,14 @@ class Speech:
     seed: the one in use, drawn if the request had none. notes: what the user should know, known before the first sound.
     """
 
-    def __init__(self, engine: Engine, session: Session, request: Request, notes: tuple[str, ...], began_s: float):
+    def __init__(
+        self, engine: Engine, session: Session, request: Request, notes: tuple[str, ...], began_s: float, load_s: float
+    ):
         self._engine, self._session, self.request, self.notes = engine, session, request, notes
         self.seed = session.job.seed
         self.segments = len(session.job.segments)
         self.report: Report | None = None
-        self._began_s, self._front_s = began_s, engine.clock() - began_s
+        self._began_s, self._front_s = began_s, engine.clock() - began_s - load_s
         self._first_s: float | None = None
         self._audio = self._chunks()
 
@@ -148,7 +153,9 @@ class Engine:
         # Random weights make noise, which is no fault of theirs.
         self.guard = Guard(noise_crossings=1.0) if card.get("trained") is False else Guard()
         self.clock = time.perf_counter
-        self.worker = Worker(config.slots, config.queue, self.clock, shelf.inside)
+        self.loading = False  # again, after it had been unloaded
+        self._load_lock = threading.Lock()
+        self.worker = Worker(config.slots, config.queue, self.clock, shelf.inside, config.unload_after_s, self._unload)
         if config.warm_up:
             self.worker.add_chores(shelf.chores(config.precision, self.tier))
 
@@ -184,9 +191,14 @@ class Engine:
         began = self.clock()
         job, notes = self.job(request)
         precision, tier = request.precision or self.config.precision, request.tier or self.tier
+        load_s = self._load_again(precision, tier)
+        if load_s:
+            notes += (f"the model had been unloaded while nobody used it, and was loaded again in {load_s:.1f} s",)
         exact = None if precision == "fp32" else lambda: self.shelf.at("fp32", tier)
         session = Session(job, self.shelf.at(precision, tier), self.clock, self.guard, full_precision=exact)
-        speech = Speech(self, session, request, notes, began)
+        if load_s:
+            session.cost.add("load", load_s)
+        speech = Speech(self, session, request, notes, began, load_s)
         self.worker.submit(session)
         if job.bistream:
             threading.Thread(target=self._feed, args=(session, request.text), name="cosy-text", daemon=True).start()
@@ -206,6 +218,29 @@ class Engine:
     def close(self) -> None:
         """Cancel what runs and end the worker."""
         self.worker.close()
+
+    def _unload(self) -> None:
+        self.shelf.unload()
+        log.info(
+            "idle for %d s: the model is unloaded, and the next request loads it again", self.config.unload_after_s
+        )
+
+    def _load_again(self, precision: str, tier: str) -> float:
+        """Seconds that it took to load the model, where it had been unloaded; 0 where it had not."""
+        if not self.shelf.unloaded and not self.loading:
+            return 0.0
+        began = self.clock()
+        with self._load_lock:
+            if self.shelf.unloaded:
+                self.loading = True
+                try:
+                    self.shelf.at(precision, tier)
+                finally:
+                    self.loading = False
+                if self.config.warm_up:
+                    self.worker.add_chores(self.shelf.chores(self.config.precision, self.tier))
+        log.info("the model was loaded again in %.1f s", self.clock() - began)
+        return self.clock() - began
 
     # Checks, in the order in which a user would want to hear of them
 
@@ -348,8 +383,8 @@ class Engine:
             notes=(*notes, *cost.notes),
             model=self.name,
             mode=request.mode,
-            precision=session.stages.precision,
-            tier=session.stages.tier,
+            precision=session.ran_as[0],
+            tier=session.ran_as[1],
             device=self.device,
             provider=self.voices.provider,
             segments=tuple(cost.segments),

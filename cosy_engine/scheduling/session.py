@@ -143,6 +143,7 @@ class Session:
         """full_precision: gives the stages in fp32 when half precision fails; None where that is what runs already.
         settle: waits for the device after a prefill, so that its time can be told from decoding; for measuring only."""
         self.job, self.stages, self.clock, self.settle = job, stages, clock, settle
+        self.ran_as = stages.precision, stages.tier
         self.spoken: list[list[int]] = []  # ids of each finished segment
         self.guard, self.hop = guard or Guard(), hop or HopPolicy()
         self.full_precision = full_precision
@@ -198,12 +199,18 @@ class Session:
             self._out.put(AudioChunk(samples, self.job.rate_hz, segment, len(self.job.segments)))
 
     def fail(self, error: Exception) -> None:
+        self._let_go()
         self.finished.set()
         self._out.put(error)
 
     def end(self) -> None:
+        self._let_go()
         self.finished.set()
         self._out.put(None)
+
+    def _let_go(self) -> None:
+        """Who keeps a finished request, for its report or its sound, keeps no networks alive."""
+        self.stages = self.full_precision = None
 
     def waiting(self) -> bool:
         """Whether a step would only wait for text."""
@@ -363,6 +370,7 @@ class Session:
             f"segment {index + 1}: {self.stages.precision} gave values that are no numbers; spoken in fp32 from here"
         )
         self.stages, self.full_precision = self.full_precision(), None
+        self.ran_as = self.stages.precision, self.stages.tier
         self._prompt, self._after_prompt = self._flow_prompt(), None
 
     def _decode(self, index: int, segment: SegmentJob, attempt: int, render: _Renderer) -> Steps:

@@ -46,9 +46,13 @@ class Worker:
         queue: int,
         clock: Callable[[], float] = time.perf_counter,
         inside: Callable[[], AbstractContextManager] = nullcontext,
+        idle_s: float | None = None,
+        on_idle: Callable[[], None] = lambda: None,
     ):
-        """inside: makes the context in which all of the worker's work is done, such as a CUDA device being the current one."""
+        """inside: makes the context in which all of the worker's work is done, such as a CUDA device being the current one.
+        on_idle: done once when idle_s have passed in which nobody asked for anything; again only after a request."""
         self._inside = inside
+        self._idle_s, self._on_idle, self._resting = idle_s, on_idle, False
         self.slots, self.queue, self.clock = slots, queue, clock
         self._changed = threading.Condition()
         self._waiting: deque[Session] = deque()
@@ -83,6 +87,7 @@ class Worker:
                 when = f"about {max(1, round(about))} s" if about is not None else "a moment"
                 raise Busy(f"{new} requests are waiting already: try again in {when}")
             self._waiting.append(session)
+            self._resting = False
             self._changed.notify()
 
     def position(self, session: Session) -> int:
@@ -213,7 +218,7 @@ class Worker:
                 while not (ready := self._admit()) and not self._chores and not self._calls:
                     if self._closing and not self._running and not self._waiting:
                         return
-                    self._changed.wait()
+                    self._sleep()
                 if self._closing:
                     self._chores.clear()
             began, made = self.clock(), self._made_s(ready)
@@ -224,6 +229,19 @@ class Worker:
                 self._calls.popleft()()
             elif self._chores:
                 self._chore()
+
+    def _sleep(self) -> None:
+        """Until something changes, or has not for long enough to rest. Called with the lock held."""
+        awake = self._idle_s is not None and not self._resting and not self._running and not self._waiting
+        if not self._changed.wait(self._idle_s if awake else None):
+            self._resting = True
+            self._calls.append(self._rest)
+
+    def _rest(self) -> None:
+        try:
+            self._on_idle()
+        except Exception:
+            log.exception("resting failed; requests go on without it")
 
     @staticmethod
     def _made_s(sessions: list[Session]) -> float:

@@ -23,6 +23,7 @@ class EngineConfig:
     strict_min: forbid every stop id before the minimum length; False reproduces upstream (one id only).
     warm_up: capture graphs in the background after loading; requests that come earlier run eagerly.
     onnx_threads: intra-op threads of the reference networks.
+    unload_after_s: idle seconds after which the networks' memory is given back; the next request loads them again. None: never.
     """
 
     device: str = "auto"
@@ -38,6 +39,7 @@ class EngineConfig:
     warm_up: bool = True
     onnx_threads: int = 1
     voice_cache_bytes: int = 64 * 2**20
+    unload_after_s: int | None = None
 
     def __post_init__(self) -> None:
         """Raises: SettingInvalid: a value of another type or outside its range."""
@@ -59,7 +61,7 @@ class EngineConfig:
                 raise SettingInvalid(f"{name} is {value!r}: give a text")
 
 
-FOLLOW = ("slots", "max_batch")  # None: made from the device
+FOLLOW = ("slots", "max_batch", "unload_after_s")  # None: made from the device, or never
 SLOTS_ON_CPU = 4  # more only share two to sixteen cores; they cost no first audio in turns, and memory for each
 # Free bytes of a GPU -> slots. Networks and their graphs take 3 to 4 GB, a row of the decode batch 25 to 50 MB, a request that
 # is rendered up to 0.7 GB, one at a time.
@@ -81,4 +83,5 @@ RANGES = (
     ("max_text_chars", 1, 100_000),
     ("onnx_threads", 1, 256),
     ("voice_cache_bytes", 0, 2**40),
+    ("unload_after_s", 1, 10**7),
 )
