@@ -85,6 +85,7 @@ def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
             slots=arguments.slots,
             max_batch=arguments.max_batch,
             queue=arguments.queue,
+            unload_after_s=None if arguments.unload_after is None else round(60 * arguments.unload_after),
         ),
     )
     voices, wrong = shared_voices(arguments.voices, engine.voices.model_key)
@@ -96,7 +97,7 @@ def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
         engine,
         jobs,
         sessions,
-        transcriber=Transcriber(arguments.whisper, engine.shelf.models("fp32").lm.device),
+        transcriber=Transcriber(arguments.whisper, engine.shelf.device),
         model=arguments.model or default_folder(),
     )
     try:
@@ -205,6 +206,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--slots", type=int, help="requests that run at once; default: by the device's free memory")
     parser.add_argument("--max-batch", type=int, help="of them, rows decoded together; default: all")
     parser.add_argument("--queue", type=int, default=64, help="requests that may wait")
+    parser.add_argument(
+        "--unload-after",
+        type=float,
+        metavar="MINUTES",
+        help="give the model's memory back when nobody has used it for so long; the next request loads it again",
+    )
     parser.add_argument("--verbose", action="store_true", help="also one log line for each request, without its text")
     parser.add_argument("--log-json", action="store_true", help="the same, as one JSON object a line on standard error")
     return parser.parse_args(argv)

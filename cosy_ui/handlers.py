@@ -391,7 +391,8 @@ class Handlers:
                 words += " · " + say("waiting_about", lang, seconds=f"{max(1, wait):.0f}")
             return cards.status(words)
         if not job.chunks:
-            words = say("starting" if job.speech is None else "speaking", lang)
+            begun = "loading_again" if self.engine.loading else "starting"
+            words = say(begun if job.speech is None else "speaking", lang)
             done, total = self.engine.warm_up_progress()
             if done < total:
                 words += " · " + say("warming", lang, done=done, total=total)

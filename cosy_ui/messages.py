@@ -132,6 +132,7 @@ PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
         (r"the seed has ([\d,]+) characters: choose .* to (\d+)", r"种子有 \1 个字符：请填 0 到 \2 之间的整数"),
         (r"seed (.+) is not a whole number: choose one from 0 to (\d+)", r"种子 \1 不是整数：请填 0 到 \2 之间的整数"),
         (r"(\d+) voices are kept already.*", r"已保存 \1 个声音：请先删除一个"),
+        (r"the model had been unloaded while nobody used it, and was loaded again in ([\d.]+) s", r"模型空闲时已卸载，重新加载用了 \1 秒"),
         # The clip
         (r"(.+) is not audio that can be read: .*", r"\1 不是可以读取的音频：请转换为 wav、flac、mp3 或 m4a 后重试"),
         (r"(.+) is a Git LFS pointer.*", r"\1 只是 Git LFS 指针，不是音频本身：请下载真正的文件"),

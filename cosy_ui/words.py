@@ -181,6 +181,10 @@ WORDS: dict[str, tuple[str, str]] = {
     "speaking": ("Speaking", "合成中"),
     "segment_of": ("part {part} of {parts}", "第 {part}/{parts} 段"),
     "audio_after": ("{audio} s of audio after {elapsed} s", "已用 {elapsed} 秒，生成 {audio} 秒音频"),
+    "loading_again": (
+        "Loading the model again: it was unloaded while nobody used it …",
+        "正在重新加载模型（空闲时已卸载）…",
+    ),
     "warming": (
         "warming up ({done} of {total}): this one runs eagerly",
         "预热中（{done}/{total}）：本次以 eager 运行",

@@ -23,6 +23,7 @@ from cosy_ui.audio_files import safe_name, srt
 from cosy_ui.clips import read_window, write_window
 from cosy_ui.doctor_words import PATTERNS as DOCTOR_PATTERNS
 from cosy_ui.entrance import owner_of, whole
+from cosy_ui.handlers import Handlers
 from cosy_ui.jobs import Job, JobTable
 from cosy_ui.messages import CODES, INTERNAL, PATTERNS, error_words, note_words
 from cosy_ui.page import example_clips, head_words, text_hint, unavailable_note
@@ -280,3 +281,11 @@ def test_a_finished_job_is_forgotten_after_a_while(engine):
     assert job.expected_wait_s() == 0 and len(jobs) == 1
     now[0] = 11.0
     assert len(jobs) == 0
+
+
+def test_the_page_says_when_a_model_is_loaded_again(engine, monkeypatch):
+    handlers = Handlers(engine, JobTable(), Sessions(), transcriber=None, hls=False)
+    job = Job("id", "me", Request(), 24000)
+    assert "Starting" in handlers._status(job, "en")
+    monkeypatch.setattr(engine, "loading", True)
+    assert "Loading the model again" in handlers._status(job, "en") and "重新加载模型" in handlers._status(job, "zh")
