@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from functools import lru_cache
@@ -15,6 +16,8 @@ from cosy_engine.types import Clip
 
 SHORTEST_S, LONGEST_S = 3.0, 10.0  # of the chosen part
 KEPT_BYTES = 128 * 2**20  # of decoded samples
+NUMBER = r"\d+(\.\d*)?(e-?\d+)?"
+WINDOW = re.compile(f"{NUMBER},{NUMBER}@[0-9a-f]{{8}}", re.ASCII)  # what `write_window` and the page's handles write
 DECODED_AT_ONCE = 2  # a small file can hold much sound
 
 

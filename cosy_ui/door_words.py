@@ -34,6 +34,7 @@ DOOR_WORDS: dict[str, tuple[str, str]] = {
     "bad_type": ("{name} is a {kind}: give {wanted}", "{name} 的类型是 {kind}：请给出{wanted}"),
     "a_text": ("a text", "文字"),
     "a_number": ("a number", "数字"),
+    "a_choice": ("one of its choices", "其中一个选项"),
     "a_file": ("a file, with gradio_client.handle_file(path)", "文件，即 gradio_client.handle_file(path)"),
     "bad_any": (
         "an input cannot be used ({why}): see the page's API docs",

@@ -118,25 +118,28 @@ class Page(gr.Blocks):
         for path in file_paths(inputs):
             if "://" in path:  # Gradio would fetch it
                 raise _bad_input(say("no_address", SPOKEN.get()))
-        for block, value in zip(block_fn.inputs, inputs, strict=False):
+        for i, (block, value) in enumerate(zip(block_fn.inputs, inputs, strict=False)):
+            if value is None and isinstance(block, gr.Textbox):
+                inputs[i] = value = ""
             wanted = _wanted(block)
-            if wanted and not (value is None or (isinstance(value, wanted[0]) and type(value) is not bool)):
+            nothing = value is None and not isinstance(block, gr.Radio)  # one of its choices is always chosen
+            if wanted and not (nothing or (isinstance(value, wanted[0]) and type(value) is not bool)):
                 name, kind, lang = block.elem_id or block.label, type(value).__name__, SPOKEN.get()
                 raise _bad_input(say("bad_type", lang, name=name, kind=kind, wanted=say(wanted[1], lang)))
         try:
             return await super().preprocess_data(block_fn, inputs, state, explicit_call)
-        except gr.Error:
-            raise
-        except Exception as error:
+        except Exception as error:  # one that Gradio shows to the user would be logged with the value that it was given
             cause = error.__cause__ or error  # Gradio wraps it in the list of all components
-            reason = next(iter(str(cause).splitlines()), "")[:SHOWN_CHARS]
-            why = f"{type(cause).__name__}: {reason}"
-            raise _bad_input(say("bad_any", SPOKEN.get(), why=why)) from error
+            told = cause.message if isinstance(cause, gr.Error) else f"{type(cause).__name__}: {cause}"
+            reason = next(iter(told.splitlines()), "")[:SHOWN_CHARS]
+            raise _bad_input(say("bad_any", SPOKEN.get(), why=reason)) from error
 
 
 def _wanted(block: Any) -> tuple[type | tuple[type, ...], str] | None:
     if isinstance(block, gr.Textbox):
         return str, "a_text"
+    if isinstance(block, gr.Radio):
+        return str, "a_choice"
     if isinstance(block, gr.Number):
         return (int, float), "a_number"
     if isinstance(block, gr.Audio):

@@ -20,7 +20,7 @@ from cosy_engine.audio.clip_report import transcript_note
 from cosy_engine.audio.transcribe import Transcriber
 from cosy_engine.errors import Cancelled, InputMissing, SettingInvalid
 from cosy_ui import cards
-from cosy_ui.clips import LONGEST_S, Clips, is_whole, read_window, write_window
+from cosy_ui.clips import LONGEST_S, WINDOW, Clips, is_whole, read_window, write_window
 from cosy_ui.entrance import owner_of
 from cosy_ui.guests import client_of
 from cosy_ui.jobs import Job, JobTable
@@ -252,7 +252,8 @@ class Handlers:
     def request(self, form: dict[str, Any], owner: str) -> Request:
         """The engine's request for a form; only what the mode uses is passed on.
 
-        Raises: what reading the clip raises; InputMissing and its kin come from the engine itself.
+        Raises: what reading the clip raises; SettingInvalid: mode, seed or part are none. InputMissing and its kin come from the
+        engine itself.
         """
         mode = MODES.get(form["mode"])
         if mode is None:
@@ -265,8 +266,10 @@ class Handlers:
                 raise InputMissing("choose a saved voice first", "reference")
             reference = saved.voice
         elif form["reference"]:
+            if form["window"] and not WINDOW.fullmatch(form["window"]):
+                raise SettingInvalid("the part of the clip cannot be read: choose it anew in the waveform")
             reference = self.clips.part(form["reference"], form["window"])
-        stream = bool(form["stream"])
+        stream, seed = bool(form["stream"]), whole_number(form["seed"])
         return Request(
             mode=mode.id,
             text=(form["text"] or "") if mode.speaks_text else "",
@@ -274,7 +277,7 @@ class Handlers:
             transcript=(form["transcript"] or "") if "transcript" in uses else "",
             instruction=(form["instruction"] or "") if "instruction" in uses else "",
             source=self.clips.read(form["source"]) if "source" in uses and form["source"] else None,
-            seed=whole_number(form["seed"]) if form["lock"] else None,
+            seed=seed if form["lock"] else None,
             speed=1.0 if stream else form["speed"] or 1.0,
             stream=stream,
             precision=form["precision"] or None,
@@ -418,12 +421,14 @@ def drawn_seed() -> str:
     return str(secrets.randbelow(2**31))
 
 
-def whole_number(text: str | None) -> int | str | None:
-    """A typed seed, in the digits of any script; anything that is no whole number is left for the engine to refuse.
+def whole_number(text: str | None) -> int | None:
+    """A seed in the digits of any script; None when there is none.
 
-    Raises: SettingInvalid: more digits than any seed has.
+    Raises: SettingInvalid: it is no whole number, or has more digits than any seed.
     """
     text = (text or "").strip()
     if len(text) > LONGEST_SEED:
         raise SettingInvalid(f"the seed has {len(text):,} characters: choose a whole number from 0 to {2**32 - 1}")
-    return int(text) if text.isdecimal() else text or None
+    if text and not text.isdecimal():
+        raise SettingInvalid(f"seed {text!r} is not a whole number: choose one from 0 to {2**32 - 1}")
+    return int(text) if text else None

@@ -404,6 +404,67 @@ def test_strangers_cannot_switch_the_model_or_speak_for_long(visitor):
     assert shown["precision"] is False and shown["tier"] is False and shown["consent-box"] is True
 
 
+NONSENSE = ("zanzibar", ["zanzibar"], {"zanzibar": "zanzibar"}, {"value": "zanzibar"}, 1e300, -1, True, None, [["zanzibar"]],
+            {"path": "zanzibar", "meta": {"_type": "gradio.FileData"}})  # fmt: skip
+
+
+def answer_of(http, fn, data, session):
+    """(whether it went well, error) of one event of the page."""
+    body = {"data": data, "fn_index": fn["id"], "session_hash": session}
+    if fn["queue"] is False:
+        answer = http.post("gradio_api/run/predict", json=body)
+        return answer.status_code == 200, answer.json().get("error")
+    http.post("gradio_api/queue/join", json=body).raise_for_status()
+    with http.stream("GET", "gradio_api/queue/data", params={"session_hash": session}) as events:
+        for line in events.iter_lines():
+            if line.startswith("data: ") and (message := json.loads(line[6:]))["msg"] == "process_completed":
+                return message["success"], message["output"].get("error")
+
+
+def test_nonsense_in_any_input_of_any_event_is_refused_with_a_reason_and_nothing_is_logged(
+    public, visitor, capfd, caplog
+):
+    config = visitor.get("config").json()
+    values = {c["id"]: c["props"].get("value") for c in config["components"]}
+    capfd.readouterr()
+    refused = 0
+    for fn in (d for d in config["dependencies"] if d["backend_fn"]):
+        usual = [values[i] for i in fn["inputs"]]
+        cases = [[*usual[:i], bad, *usual[i + 1 :]] for i in range(len(usual)) for bad in NONSENSE]
+        for number, data in enumerate([*cases, [], ["zanzibar"] * 50]):
+            visitor.headers["X-Forwarded-For"] = f"198.18.{fn['id']}.{number % 250}"  # limits are another matter
+            good, error = answer_of(visitor, fn, data, f"nonsense{fn['id']}-{number}")
+            assert good or error, f"{fn['api_name']} {data}: no reason"
+            refused += not good
+    said = capfd.readouterr()
+    assert refused > 500 and "zanzibar" not in said.err + said.out + caplog.text and "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("start", ["generate", "cmp-start"])
+@pytest.mark.parametrize(
+    "changes, says",
+    [
+        ({11: "1e99"}, "is not a whole number"),
+        ({11: "1e99", 12: True}, "is not a whole number"),
+        ({11: "9" * 21}, "has 21 characters"),
+        ({2: "zz"}, "choose it anew"),
+        ({2: "nan,1@00000000"}, "choose it anew"),
+        ({0: "saved_voice"}, "choose a saved voice"),
+    ],
+)
+def test_the_page_refuses_what_it_cannot_have_sent(public, visitor, clip, start, changes, says):
+    reference = file_value(upload(visitor, clip.read_bytes()).json()[0])
+    form = ["zero_shot", reference, "", WORDS, "Hi.", "", None, None, "fp32", "eager", False, "", False, 1.0]
+    for place, value in changes.items():
+        form[place] = value
+    before = ["worklet"] if start == "generate" else [["eager-fp32-whole"], [], "eager-fp32-whole", 1, False]
+    page = OpenPage(public, "cannot")
+    page.http.headers["X-Forwarded-For"] = visitor.headers["X-Forwarded-For"]
+    shown = page.fire(start, "click", True, *before, *form)
+    page.leave()
+    assert says in shown[0] and "bad" in shown[0]
+
+
 # What is kept
 
 
