@@ -39,7 +39,7 @@ def evaluation(estimator, modulation, frames: int, requests: int, bins: int, dev
     x, mu, cond = (torch.randn(rows, frames, bins, device=device) for _ in range(3))
     speaker = torch.randn(rows, bins, device=device)
     if estimator.ops.fused:
-        visible = torch.full((2,), frames, dtype=torch.int32, device=device)
+        visible = torch.full((requests, 2), frames, dtype=torch.int32, device=device)
     else:
         visible = torch.zeros(1, 1, frames, frames, dtype=dtype, device=device)
     return lambda: estimator(x, mu, speaker, cond, modulation, visible)

@@ -56,6 +56,27 @@ class FlowDecoder(Protocol):
         ...
 
 
+class GroupingFlow(FlowDecoder, Protocol):
+    """A FlowDecoder that solves several requests at once in less time than one after another."""
+
+    def order(self, tokens: Tensor, prompt: FlowPrompt, *, streaming: bool = False, finalize: bool = True) -> Any:
+        """What `whole` has to make for one row: an order with `flow` (this one), `size` (orders of one size are padded to the same
+        frames; None is solved alone) and `mel`, None until it is solved."""
+        ...
+
+    def next_order(self, state: Any, tokens: Tensor, *, final: bool = False) -> Any | None:
+        """What `advance` with the same arguments has to make, None when that is nothing. Once it is solved, `advance` takes it."""
+        ...
+
+    def groups(self, size: int) -> tuple[int, ...]:
+        """How many orders of at most this size can be solved at once, beyond one."""
+        ...
+
+    def solve(self, orders: list[Any]) -> None:
+        """Fill the `mel` of one order, or of as many as `groups` of their largest size names."""
+        ...
+
+
 class Vocoder(Protocol):
     """Mel to waveform."""
 

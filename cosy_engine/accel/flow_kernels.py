@@ -27,15 +27,15 @@ ADD = ((64, 64, 4, 64, 4), (64, 64, 4, 128, 3), (64, 32, 4, 128, 3), LIBRARY)
 CONV = ((64, 64, 4, 64, 4), LIBRARY)
 
 
-@triton.jit(do_not_specialize=["frames"])
+@triton.jit(do_not_specialize=["frames", "requests"])
 def attend(
-    mixed, out, limits, scale, frames,
+    mixed, out, limits, scale, frames, requests,
     HEADS: tl.constexpr, HD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """Attention of BM queries of one head. mixed: (B, frames, 3, HEADS, HD). out: (B, frames, HEADS * HD).
 
-    limits: valid frames, and frames of a block: a query sees valid keys up to the end of its block. Padded queries are skipped,
-    their output is not written.
+    limits: (requests, 2) valid frames, and frames of a block: a query sees valid keys up to the end of its block. Row b is of request
+    b % requests. Padded queries are skipped, their output is not written.
     """
     WIDE: tl.constexpr = HEADS * HD
     first = tl.program_id(0) * BM
@@ -43,8 +43,8 @@ def attend(
     head = tl.program_id(1) % HEADS
     if PDL:
         gdc_launch_dependents()
-    valid = tl.load(limits)  # set before the step began
-    block = tl.load(limits + 1)
+    valid = tl.load(limits + 2 * (row % requests))  # set before the step began
+    block = tl.load(limits + 2 * (row % requests) + 1)
     if PDL:
         gdc_wait()
     if first < valid:
@@ -98,7 +98,7 @@ def attend_by_distance(
 ):  # fmt: skip
     """Attention of BM queries of one head with scores of distances added. mixed: (frames, 4, HEADS, HD), scaled q, _, k, v.
 
-    scores: (HEADS, frames, 2 frames) fp32, column c of the distance frames - 1 - c. limits, out: see attend.
+    scores: (HEADS, frames, 2 frames) fp32, column c of the distance frames - 1 - c. limits: (2,), out: see attend.
     """
     WIDE: tl.constexpr = HEADS * HD
     first = tl.program_id(0) * BM
@@ -203,7 +203,7 @@ class FlowKernels:
             )  # fmt: skip
             return out
 
-        return self.fastest(("conv", _class(frames), width, str(x.dtype), size, taps), self.cuts["conv"], run)
+        return self.fastest(("conv", batch, _class(frames), width, str(x.dtype), size, taps), self.cuts["conv"], run)
 
     def conv_mish(self, x: Tensor, layer, norm, add: Tensor, dtype: torch.dtype) -> Tensor:
         y = self.conv(x, layer)
@@ -232,12 +232,12 @@ class FlowKernels:
             out = torch.empty(batch, frames, heads * width, dtype=mixed.dtype, device=mixed.device)
             queries, keys, warps, stages = cut
             attend[(triton.cdiv(frames, queries), batch * heads)](
-                mixed, out, visible, width**-0.5, frames, HEADS=heads, HD=width, BM=queries, BN=keys,
+                mixed, out, visible, width**-0.5, frames, visible.numel() // 2, HEADS=heads, HD=width, BM=queries, BN=keys,
                 **self._launch(warps, stages),
             )  # fmt: skip
             return out
 
-        return self.fastest(("attention", _class(frames), heads, width), self.cuts["attention"], run)
+        return self.fastest(("attention", batch, _class(frames), heads, width), self.cuts["attention"], run)
 
     def limits(self, valid: Tensor, block: Tensor, frames: int, device: torch.device) -> Tensor:
         return torch.cat([valid, block]).int()
@@ -278,7 +278,7 @@ class FlowKernels:
             )  # fmt: skip
             return out
 
-        return self.fastest(("norm product", _class(h.shape[1]), width, size), self.cuts["norm"], run)
+        return self.fastest(("norm product", h.shape[0], _class(h.shape[1]), width, size), self.cuts["norm"], run)
 
     def product_add(self, h: Tensor, x: Tensor, layer) -> Tensor:
         rows, (size, depth) = h.shape[0] * h.shape[1], layer.weight.shape
@@ -293,4 +293,4 @@ class FlowKernels:
             )  # fmt: skip
             return h
 
-        return self.fastest(("product add", _class(h.shape[1]), depth, size), self.cuts["add"], run)
+        return self.fastest(("product add", h.shape[0], _class(h.shape[1]), depth, size), self.cuts["add"], run)

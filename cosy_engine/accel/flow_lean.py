@@ -19,8 +19,8 @@ from cosy_engine.flow.dit import DiT
 class PlainOps:
     """Operations between products in torch.
 
-    `visible` says which keys a query sees: here the mask that attention adds, (1, 1, F, F) with 0 or -inf; in FlowKernels two
-    numbers, the valid frames and the frames of a block.
+    `visible` says which keys a query sees: here the mask that attention adds, (1 or B, 1, F, F) with 0 or -inf; in FlowKernels two
+    numbers for each request, (B / 2, 2): the valid frames and the frames of a block.
     """
 
     fused = False

@@ -105,7 +105,7 @@ def best_config(rows: int, dtype: torch.dtype = torch.float16) -> FusedConfig:
         return GemvConfig(
             block=128,
             attention_warps=4,
-            qkv=Gemv(4, 2, flat=True),
+            qkv=Gemv(4, 2, tile=1024, flat=True),
             out=Gemv(4, 8),
             gate_up=Gemv(8, 4, tile=1024, flat=True),
             down=Gemv(4, 4),

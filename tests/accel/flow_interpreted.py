@@ -33,6 +33,7 @@ def test_kernels_give_what_plain_torch_gives(version, kernels, monkeypatch):
     ]
     for fast in both:
         fast.capture(104)
+        fast.capture(104, 2)
     for tokens, prompt, options in (
         (31, 12, {}),
         (40, 9, {"streaming": True}),
@@ -43,6 +44,17 @@ def test_kernels_give_what_plain_torch_gives(version, kernels, monkeypatch):
         # fp16 products of the same inputs; what is summed in another order is rounded to 11 bits in each layer
         torch.testing.assert_close(ours, plain, atol=2e-2, rtol=0)
         assert (ours - plain).square().mean().sqrt() < 2e-3 * plain.std()
+    alone, together = (
+        [
+            both[1].order(models.tiny_tokens(flow, tokens), models.tiny_prompt(flow, 9), streaming=True)
+            for tokens in (20, 35)
+        ]
+        for _ in range(2)
+    )
+    both[1].solve(together)
+    for one, other in zip(alone, together, strict=True):
+        both[1].solve([one])
+        torch.testing.assert_close(one.mel, other.mel, atol=2e-2, rtol=0)
 
 
 def test_attention_sees_valid_keys_up_to_the_block_and_garbage_stays_out():

@@ -59,6 +59,51 @@ def test_a_recomputed_stream_equals_a_cached_one(both, hop):
     torch.testing.assert_close(ours, theirs, atol=ROUNDING, rtol=0)
 
 
+def test_requests_solved_together_are_those_solved_alone(both):
+    flow, fast = both
+    asked = [
+        fast.order(tiny_tokens(flow, tokens), tiny_prompt(flow, prompt), streaming=streaming, finalize=finalize)
+        for tokens, prompt, streaming, finalize in (
+            (60, 12, False, True), (55, 9, True, False), (40, 10, True, True), (64, 0, False, True),
+        )
+    ]  # fmt: skip
+    assert [order.size for order in asked] == [152, 152, 104, 152] and fast.groups(152) == (2, 4, 8)
+    for group in (asked[:2], asked):
+        before = fast.replays
+        fast.solve(group)
+        assert fast.replays == before + flow.spec.steps
+        for order in group:
+            alone = fast.order(order.tokens, order.prompt, streaming=order.streaming, finalize=order.finalize)
+            fast.solve([alone])
+            torch.testing.assert_close(order.mel, alone.mel, atol=ROUNDING, rtol=0)
+
+
+def test_streams_take_what_was_solved_together(both):
+    flow, fast = both
+    tokens, prompts = (
+        [tiny_tokens(flow, 80), tiny_tokens(flow, 80).flip(0)],
+        [tiny_prompt(flow, 30), tiny_prompt(flow, 12)],
+    )
+    alone, grouped = ([fast.start(prompt) for prompt in prompts] for _ in range(2))
+    for at, final in ((0, False), (40, True)):
+        pieces = [row[at : at + 40] for row in tokens]
+        orders = [fast.next_order(state, piece, final=final) for state, piece in zip(grouped, pieces, strict=True)]
+        fast.solve(orders)
+        before = fast.replays
+        ours = [fast.advance(state, piece, final=final) for state, piece in zip(grouped, pieces, strict=True)]
+        assert fast.replays == before
+        for mel, state, piece in zip(ours, alone, pieces, strict=True):
+            torch.testing.assert_close(mel, fast.advance(state, piece, final=final), atol=ROUNDING, rtol=0)
+
+
+def test_what_was_solved_for_other_tokens_is_not_taken(both):
+    flow, fast = both
+    tokens, prompt = tiny_tokens(flow, 80), tiny_prompt(flow, 30)
+    state, other = fast.start(prompt), fast.start(prompt)
+    fast.solve([fast.next_order(state, tokens[:40])])
+    torch.testing.assert_close(fast.advance(state, tokens), fast.advance(other, tokens), atol=0, rtol=0)
+
+
 @pytest.mark.parametrize("version", TINY)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_stays_near_fp32_in_few_operations_too(version, dtype):
