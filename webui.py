@@ -72,7 +72,7 @@ def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
     from cosy_ui.login import Login
     from cosy_ui.page import ASSETS, add_routes, build_page, example_clips, launch_options
     from cosy_ui.session_files import keep_house
-    from cosy_ui.sessions import Sessions, example_voices, shared_voices
+    from cosy_ui.sessions import Sessions, example_voices, shared_voices, stored_voices
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     login = Login.read(arguments.auth) if arguments.auth else None
@@ -89,10 +89,11 @@ def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
         ),
     )
     voices, wrong = shared_voices(arguments.voices, engine.voices.model_key)
+    stored = stored_voices(engine)
     examples, unreadable = example_voices(engine, example_clips(ASSETS / "voices"))
     for words in wrong + unreadable:
         print(f"Left out: {words}", file=sys.stderr)
-    jobs, sessions = JobTable(Guests(shared=arguments.share or arguments.public)), Sessions(examples | voices)
+    jobs, sessions = JobTable(Guests(shared=arguments.share or arguments.public)), Sessions(examples | stored | voices)
     page = build_page(
         engine,
         jobs,
@@ -121,7 +122,7 @@ def _serve(arguments: argparse.Namespace, stop: _Stop) -> int:
     add_routes(app, engine, jobs, sessions)
     stop.listen()
     threading.Thread(target=keep_house, args=(sessions, page, jobs, stop.asked), name="cosy-house", daemon=True).start()
-    _say_where(arguments, engine, list(voices), local, share)
+    _say_where(arguments, engine, [*stored, *voices], local, share)
     while not stop.asked.wait(0.5):  # in pieces, so that Windows sees Ctrl+C
         pass
     _wind_up(engine, jobs, page, stop, arguments.drain)
@@ -138,7 +139,7 @@ def _say_where(arguments: argparse.Namespace, engine: Any, voices: list[str], lo
     )
     if engine.card.get("note"):
         print(engine.card["note"])
-    if arguments.voices:
+    if voices or arguments.voices:
         print(f"Shared voices: {', '.join(voices) or f'none in {arguments.voices}'}")
     if arguments.share or arguments.public:
         print(

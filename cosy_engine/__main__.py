@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cosy_engine.compare import command as compare
-from cosy_engine.errors import CosyError, GenerationFailed, SettingInvalid
+from cosy_engine.errors import CosyError, GenerationFailed, ReferenceUnreadable, SettingInvalid
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig
 from cosy_engine.settings.model_spec import ModelSpec
 from cosy_engine.settings.modes import MODES
@@ -51,7 +51,10 @@ def main(argv: list[str] | None = None) -> int:
 
 def _clone_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--reference", required=True, help="clip of the voice, 3-10 s: wav, flac, mp3, ogg, m4a, ...; or a saved voice"
+        "--reference",
+        required=True,
+        help="clip of the voice, 3-10 s: wav, flac, mp3, ogg, m4a, ...; or a saved voice; or the name of one in the model "
+        "folder's spk2info.pt",
     )
     parser.add_argument("--transcript", default="", help="words spoken in the reference")
     parser.add_argument("--text", default="", help="words to speak; - reads standard input")
@@ -216,16 +219,19 @@ def clone(arguments: argparse.Namespace) -> int:
     from cosy_engine import load
     from cosy_engine.audio.voice import load_voice
     from cosy_engine.audio.waveform import check_writable, read_clip, write_wav
+    from cosy_engine.build import default_folder
     from cosy_engine.engine import check_request
 
     check_writable(arguments.out)
     if arguments.out.resolve() in (Path(p).resolve() for p in (arguments.reference, arguments.source) if p):
         raise SettingInvalid(f"{arguments.out} is the recording itself: name another file for the result")
     saved = arguments.reference.lower().endswith(".safetensors")
+    folder = arguments.model or default_folder()
+    named = not saved and not Path(arguments.reference).exists() and (folder / "spk2info.pt").is_file()
     request = Request(
         mode=arguments.mode or "",
         text=sys.stdin.read() if arguments.text == "-" else arguments.text,
-        reference=Voice.empty() if saved else read_clip(arguments.reference),
+        reference=Voice.empty() if saved or named else read_clip(arguments.reference),
         transcript=arguments.transcript,
         instruction=arguments.instruction,
         source=read_clip(arguments.source) if arguments.source else None,
@@ -251,6 +257,8 @@ def clone(arguments: argparse.Namespace) -> int:
             print(engine.card["note"], file=sys.stderr)
         if saved:
             request = dataclasses.replace(request, reference=load_voice(arguments.reference, engine.voices.model_key))
+        if named:
+            request = dataclasses.replace(request, reference=stored_voice(engine.stored_voices, arguments.reference))
         speech = engine.speak(request)
         chunks = []
         for chunk in speech:
@@ -265,6 +273,16 @@ def clone(arguments: argparse.Namespace) -> int:
         return 0
     finally:
         engine.close()
+
+
+def stored_voice(voices: dict[str, Voice], name: str) -> Voice:
+    """Raises: ReferenceUnreadable: neither a file nor one of the names."""
+    if name not in voices:
+        known = ", ".join(voices) or "none that can be used"
+        raise ReferenceUnreadable(
+            f"{name} is no file, and no voice of the model folder, which has {known}: choose another"
+        )
+    return voices[name]
 
 
 def _voice_arguments(parser: argparse.ArgumentParser) -> None:

@@ -32,12 +32,13 @@ from cosy_engine.audio.speaker_encoder import SpeakerEncoder
 from cosy_engine.audio.speech_tokenizer import SpeechTokenizer
 from cosy_engine.audio.voice import VoiceEncoder
 from cosy_engine.engine import Engine
-from cosy_engine.errors import ModelFilesError, ModeUnavailable
+from cosy_engine.errors import ModelFilesError, ModeUnavailable, ReferenceUnreadable
 from cosy_engine.flow import build_flow
 from cosy_engine.llm.bistream import Bistream
 from cosy_engine.llm.pool import DecodePool, RowPlan
 from cosy_engine.llm.speech_lm import SpeechLM
 from cosy_engine.model_files.layout import Release, find_release
+from cosy_engine.model_files.stored_voices import read_stored_voices
 from cosy_engine.model_files.weights import (
     check_finite,
     load_llm,
@@ -49,9 +50,11 @@ from cosy_engine.model_files.weights import (
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig, slots_for
 from cosy_engine.settings.model_spec import FlowSpec, LlmSpec
 from cosy_engine.stages import Stages
+from cosy_engine.text.clean import strip_prefix
 from cosy_engine.text.frontend import TextFrontend
 from cosy_engine.text.languages import NAMES
 from cosy_engine.text.tokenizer import TextTokenizer
+from cosy_engine.types import Voice
 from cosy_engine.vocoder import build_vocoder, stretch
 
 log = logging.getLogger(__name__)
@@ -122,6 +125,7 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
         device=describe_device(device),
         card=release.card,
         unavailable=missing,
+        stored_voices=stored_voices(release, tokenizer, voices),
     )
     log.info(
         "%s from %s on %s, front end on %s, text by %s",
@@ -132,6 +136,22 @@ def load(model: str | Path | None = None, config: EngineConfig | None = None, **
         engine.text.backend,
     )
     return engine
+
+
+def stored_voices(release: Release, tokenizer: TextTokenizer, encoder: VoiceEncoder) -> dict[str, Voice]:
+    """Voices in the model folder by name; those that cannot be used are logged."""
+    if release.stored_voices is None:
+        return {}
+    found, wrong = read_stored_voices(release.stored_voices, lambda ids: strip_prefix(tokenizer.decode(ids)))
+    for name, voice in list(found.items()):
+        try:
+            encoder.check(voice, name)
+        except ReferenceUnreadable as error:
+            del found[name]
+            wrong.append(str(error))
+    for words in wrong:
+        log.warning("left out: %s", words)
+    return found
 
 
 def exact_fp32() -> None:

@@ -144,10 +144,12 @@ class Engine:
         device: str,
         card: dict[str, Any],
         unavailable: dict[str, str],
+        stored_voices: dict[str, Voice] | None = None,
     ):
         self.spec, self.name, self.card = spec, name, card
         self.text, self.voices, self.config, self.device = text, voices, config, device
         self.unavailable = unavailable  # precision or tier -> why it cannot run here
+        self.stored_voices = stored_voices or {}  # of the model folder, by name
         self.tier = shelf.tiers[-1] if config.tier == "auto" else config.tier
         self.shelf = shelf
         # Random weights make noise, which is no fault of theirs.

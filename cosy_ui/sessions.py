@@ -277,6 +277,11 @@ def example_voices(engine: Engine, clips: Iterable[tuple[str, str]]) -> tuple[di
     return found, wrong
 
 
+def stored_voices(engine: Engine) -> dict[str, SavedVoice]:
+    """Voices of the model folder, for everyone."""
+    return {name: SavedVoice(name, name, voice, shared=True) for name, voice in engine.stored_voices.items()}
+
+
 def shared_voices(folder: Path | None, model_key: str) -> tuple[dict[str, SavedVoice], list[str]]:
     """(voices of a folder by name, what was wrong with the other files)."""
     found, wrong = {}, []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,19 +25,7 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
     Raises: ModelFilesError: missing, empty, a Git-LFS pointer, truncated, holding anything but plain data, or a tensor
         with more elements than the file holds.
     """
-    check_file(path)
-    try:
-        data = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        raise ModelFilesError(
-            f"{path.name}: refused, it holds more than plain weights or is damaged ({first_line(error)}). "
-            f"Delete it and download the release again: {fetch_command(path.parent)}"
-        ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ModelFilesError(
-            f"{path.name}: {path.stat().st_size:,} bytes, cannot be read: truncated or damaged ({first_line(error)}). "
-            f"Delete it and download it again: {fetch_command(path.parent)}"
-        ) from error
+    data = unpickled(path)
     if not isinstance(data, dict):
         raise ModelFilesError(f"{path.name}: expected a state dict, found {type(data).__name__}")
     state = {name: value for name, value in data.items() if isinstance(value, Tensor)}
@@ -49,6 +38,26 @@ def read_checkpoint(path: Path) -> dict[str, Tensor]:
                 misfit(path.name, f"{name} claims {claimed:,} bytes and the file holds {held:,} of it")
             )
     return state
+
+
+def unpickled(path: Path) -> Any:
+    """What a .pt file holds, on the CPU, read as plain data only.
+
+    Raises: ModelFilesError: missing, empty, a Git-LFS pointer, truncated, or holding anything but plain data.
+    """
+    check_file(path)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+    except pickle.UnpicklingError as error:
+        raise ModelFilesError(
+            f"{path.name}: refused, it holds more than plain weights or is damaged ({first_line(error)}). "
+            f"Delete it and download the release again: {fetch_command(path.parent)}"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ModelFilesError(
+            f"{path.name}: {path.stat().st_size:,} bytes, cannot be read: truncated or damaged ({first_line(error)}). "
+            f"Delete it and download it again: {fetch_command(path.parent)}"
+        ) from error
 
 
 def in_int8_rows(state: dict[str, Tensor]) -> dict[str, Tensor]:
