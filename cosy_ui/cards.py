@@ -198,14 +198,14 @@ def metrics(report: Report, take: Take, lang: str, job_id: str) -> str:
         if job_id
         else f"<small>{say('m_not_played', lang)}</small>"
     )
-    pace = "faster" if report.rtf <= 1 else "slower"
-    times = 1 / report.rtf if 0 < report.rtf <= 1 else report.rtf
+    times = f"{1 / report.rtf if 0 < report.rtf <= 1 else report.rtf:.1f}"
+    pace = "even" if times == "1.0" else "faster" if report.rtf <= 1 else "slower"
     first = [
         ("m_first_browser", browser),
         ("m_audio", f"{len(take.samples) / take.rate_hz:.2f} s"),
         (
             "m_rtf",
-            f"{say(pace, lang, times=f'{times:.1f}')} <small>{say('rtf', lang, rtf=f'{report.rtf:.3f}')}</small>",
+            f"{say(pace, lang, times=times)} <small>{say('rtf', lang, rtf=f'{report.rtf:.3f}')}</small>",
         ),
     ]
     more = [
@@ -328,12 +328,13 @@ def _history_row(take: Take, lang: str) -> str:
         facts.append(say("redo_of", lang, part=take.redone))
     if take.stopped:
         facts.append(say("stopped", lang).rstrip(".。"))
+    told = [f'<span class="fact">{escape(fact)}</span>' for fact in facts]
     title = take.title or say(take.request.mode, lang)
     clock = time.strftime("%H:%M:%S", time.localtime(take.made_at))
     return (
         f'<li data-take="{take.id}"><div class="take-head"><b>{say("take", lang, number=take.number)}</b>'
         f'<span class="dim">{clock}</span></div><p class="take-text">{escape(title)}</p>'
-        f'<p class="dim">{" · ".join(escape(f) for f in facts)}</p>'
+        f'<p class="dim">{" · ".join(told)}</p>'
         f'<audio controls preload="metadata" src="take/{take.id}.wav" aria-label="{say("take", lang, number=take.number)}"></audio>'
         f"{downloads(take, lang, short=True)}"
         f'<div class="links"><button type="button" class="small" data-act="copy" data-take="{take.id}">'

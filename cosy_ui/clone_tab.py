@@ -136,13 +136,13 @@ class CloneTab:
         self.speed = gr.Slider(
             0.5, 2.0, 1.0, step=0.05, label=words("speed"), info=words("speed_hint"), interactive=False, elem_id="speed"
         )
-        with gr.Row(equal_height=True):
+        with gr.Row(equal_height=True, elem_id="seed-row"):
             self.seed = gr.Textbox(
                 "", label=words("seed"), info=words("seed_drawn"), elem_id="seed", min_width=120, scale=2
             )
             with gr.Column(min_width=140, scale=1):
                 self.dice = gr.Button(words("dice"), size="sm", elem_id="dice", min_width=100)
-                self.lock = gr.Checkbox(False, label=words("lock"), elem_id="lock", min_width=100)
+                self.lock = gr.Checkbox(False, label=words("lock"), elem_id="lock", min_width=100, container=False)
         self.precision = gr.Radio(
             [(name, name) for name in PRECISIONS],
             value=engine.config.precision,

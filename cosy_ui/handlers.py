@@ -106,11 +106,11 @@ class Handlers:
 
     def part_moved(
         self, reference: str | None, window: str, transcript: str, mode: str, request: gr.Request
-    ) -> tuple[str, str]:
+    ) -> tuple[Any, Any]:
         """The user chose another part: (facts, transcript's note)."""
         lang = language(request)
-        if not reference:
-            return "", ""
+        if not reference:  # the clip was taken away, and what that means is said already
+            return gr.skip(), gr.skip()
         return self._facts(reference, window, lang), self._transcript_notes(reference, window, transcript, mode, lang)
 
     def check_transcript(

@@ -195,6 +195,7 @@ WORDS: dict[str, tuple[str, str]] = {
     "m_first_server": ("First audio, server", "首段音频（服务器）"),
     "m_first_browser": ("First sound, this browser", "开始发声（本浏览器）"),
     "m_rtf": ("Speed", "速度"),
+    "even": ("As fast as real time", "与实时相当"),
     "faster": ("{times}× faster than real time", "比实时快 {times} 倍"),
     "slower": ("{times}× slower than real time", "比实时慢 {times} 倍"),
     "rtf": ("RTF {rtf} = compute / audio", "RTF {rtf} = 计算/音频"),

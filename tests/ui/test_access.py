@@ -52,6 +52,11 @@ def test_chinese_dark_phone_one_column_and_server_messages_in_chinese(open_page,
     assert width <= 390 and widest <= 391
     for thing in ("#generate", "#stop", "#result-card a[data-kind=wav]", "ol.takes [data-act=copy]"):
         assert page.locator(thing).first.bounding_box()["height"] >= 44, thing
+    settings(page)
+    small = page.evaluate("""[...document.querySelectorAll('button, a, summary, select, [role=tab], label:has([type=radio], [type=checkbox])')]
+        .filter(e => e.offsetParent && e.textContent.trim() && !e.closest('footer, #speed, [aria-hidden], .tab-container.visually-hidden'))
+        .map(e => [e.getBoundingClientRect().height, e.outerHTML.slice(0, 120)]).filter(([h]) => h > 1 && h < 40)""")
+    assert not small
     assert page.locator("#generate").bounding_box()["y"] < 844  # in reach wherever the page is scrolled
     left, right = page.locator("#reference").bounding_box(), page.locator("#result").bounding_box()
     assert abs(left["x"] - right["x"]) < 4 and left["width"] == pytest.approx(right["width"], abs=4)

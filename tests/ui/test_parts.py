@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -145,6 +146,14 @@ def test_what_users_write_is_never_html():
                          ({"text": "<img src=x>", "start_s": 0.0, "end_s": 1.0},))  # fmt: skip
     shown = cards.history([take], "z", "en") + cards.result(take, "en")
     assert "<script" not in shown and "<img" not in shown and "&lt;script" in shown
+
+
+def test_speed_is_told_in_words(engine):
+    report = engine.speak_all(Request(text="Hi.", reference=speechlike(3.0), seed=1)).report
+    take = Sessions().keep("me", np.zeros(10, np.int16), 24000, {}, Request(text="x"), report, 1)
+    for compute, words in ((0.25, "4.0× faster"), (0.98, "As fast as"), (1.02, "As fast as"), (2.0, "2.0× slower")):
+        told = cards.metrics(replace(report, compute_s=compute, audio_s=1.0), take, "en", "")
+        assert words in told and f"RTF {compute:.3f}" in told
 
 
 def test_offered_marks_are_those_of_the_model():
