@@ -201,7 +201,7 @@ def _plain_numerals(text: str) -> str:
         elif c.isdecimal():
             out.append(str(int(c)))
         elif unicodedata.category(c) in ("No", "Nl") and not HAN.match(c):
-            out.append(_numeral_sign(c))
+            out.append((" " if out and out[-1][-1:].isdigit() else "") + _numeral_sign(c))
         else:
             out.append(c)
     return "".join(out)

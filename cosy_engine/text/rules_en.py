@@ -26,7 +26,7 @@ UNITS = {  # sign: (one, many)
     "mph": ("mile per hour", "miles per hour"), "kcal": ("kilocalorie", "kilocalories"),
     "°C": ("degree Celsius", "degrees Celsius"), "℃": ("degree Celsius", "degrees Celsius"),
     "°F": ("degree Fahrenheit", "degrees Fahrenheit"), "℉": ("degree Fahrenheit", "degrees Fahrenheit"),
-    "°": ("degree", "degrees"), "m²": ("square meter", "square meters"), "km²": ("square kilometer", "square kilometers"),
+    "¢": ("cent", "cents"), "°": ("degree", "degrees"), "m²": ("square meter", "square meters"), "km²": ("square kilometer", "square kilometers"),
     "μm": ("micrometer", "micrometers"), "μg": ("microgram", "micrograms"), "μL": ("microliter", "microliters"),
     "μs": ("microsecond", "microseconds"), "Ω": ("ohm", "ohms"), "kΩ": ("kiloohm", "kiloohms"), "MΩ": ("megaohm", "megaohms"),
     "m³": ("cubic meter", "cubic meters"), "cm³": ("cubic centimeter", "cubic centimeters"),
@@ -48,13 +48,19 @@ _UNIT = "|".join(re.escape(u) for u in sorted(UNITS, key=len, reverse=True))
 _PER = "|".join(re.escape(u) for u in sorted(PER, key=len, reverse=True))
 _MONEY = "|".join(re.escape(c) for c in sorted(CURRENCIES, key=len, reverse=True))
 _DASH = r"\s?[-–—~]\s?"
+_DAY = "Mon|Tue|Wed|Thu|Fri|Sat|Sun"
 _YEAR = r"(?:1[1-9]\d\d|20\d\d|10[1-9]\d)"
 _SCALE = r"(?:\s?(thousand|million|billion|trillion|[kKmMbB](?:n|il)?)\b)?"
 SCALES = {"k": "thousand", "m": "million", "b": "billion"}
 
 BEFORE = [
     (r"(?<![\w.%)\]])[-−](?=\d)", lambda m: "minus "),
-    (r"(?<=\d)\s?[-–—~]\s?(?=\d{1,2}:[0-5]\d)", lambda m: " to "),
+    (r"(?<!\w)~\s?(?=\d)", lambda m: "about "),
+    (r"(?<![\w.])(\d{1,3}(?:\.\d{3})+),(\d\d)(?!\d)", lambda m: f"{m[1].replace('.', '')}.{m[2]}"),  # as the continent writes it
+    (r"(?i:(?<=\d)(\s?[ap]\.?m\.?)?)\s?[-–—~]\s?(?=\d{1,2}:[0-5]\d)", lambda m: f"{m[1] or ''} to "),
+    (rf"\b((?:{_DAY}|{_MONTH})[a-z]*)–(?=(?:{_DAY}|{_MONTH}))", lambda m: f"{m[1]} to "),
+    (r"(?<=\b[A-Za-z])\^(-?)(\d+)", lambda m: _raised(m[1], m[2])),
+    (r"√\s?(?=[\dA-Za-z(])", lambda m: "the square root of "),
     (r"(?<!\w)(\d)'(\d{1,2})\"", lambda m: f"{_n(m[1])} foot {_n(m[2])}"),
     (r"(?<!\w)(\d+)\s?\^\s?(-?)(\d+)", lambda m: f"{_n(m[1])} to the power of {'minus ' * bool(m[2])}{_n(m[3])}"),
     (r"(?<=[\d)])(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?<=\b[A-Za-z])(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda m: _power(m[1] or m[3], m[2] or m[4])),
@@ -76,6 +82,7 @@ BEFORE = [
      lambda m: f"{m[0][: -len(m[2])]}{year(m[2], 'en')}"),
     (rf"\(({_YEAR})\)", lambda m: f"({year(m[1], 'en')})"),
     (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", lambda m: _time(m)),
+    (r"(?<![\d:.])(\d{4,}):(\d{4})(?![\d:])", lambda m: f"{_n(m[1])} {year(m[2], 'en')}"),  # a standard and its year
     (r"(?<![\d:.])(\d+):(\d+)(?![\d:])", lambda m: f"{_n(m[1])} to {_n(m[2])}"),
     (r"(?<![\d/.-])(20/20|9/11|(\d+)-\2)(?![\d/.-])", lambda m: " ".join(map(_n, re.split("[/-]", m[1])))),
     (r"(?<![\d/.])(\d+)/\1(?![\d/.])", lambda m: f"{_n(m[1])} out of {_n(m[1])}"),
@@ -101,7 +108,6 @@ BEFORE = [
     (rf"(?<![\w.,:/$€£-])(\d{{4,}})(?![\w.,:/%-]*\d|[\w%/]|\s?(?:{_UNIT})\b)", lambda m: _n(m[1])),  # wetext takes it for a year
     (r"\bNo\. ?(?=\d)", lambda m: "number "),
     (r"[#№] ?(?=\d)", lambda m: "number "),
-    (r"(?<!\w)~\s?(?=\d)", lambda m: "about "),
     (r"\be\.g\.", lambda m: "for example"),
     (r"\bi\.e\.", lambda m: "that is"),
     (rf"\b({'|'.join(ABBREVIATIONS)})\.(?=\s\S)", lambda m: ABBREVIATIONS[m[1]]),
@@ -110,7 +116,7 @@ BEFORE = [
 ]  # fmt: skip
 
 AFTER = [
-    (rf"({_NUMBER})\s?%", lambda m: f"{_n(m[1])} percent"),
+    (rf"({_NUMBER})\s?%", lambda m: f"{_n(m[1])} percent" + " " * m.string[m.end() :][:1].isalpha()),
     (r"\b(\d+) (\d+)/(\d+)\b", lambda m: f"{_n(m[1])} and {_fraction(m[2], m[3])}"),
     (r"(?<![\d/.])(\d+)/(\d+)(?![\d/])", lambda m: _fraction(m[1], m[2])),
     (rf"(?<=\d)\s?[×x*]\s?(?={_NUMBER})", lambda m: " times "),
@@ -147,7 +153,10 @@ def _n(number: str) -> str:
 
 
 def _power(sign: str, marks: str) -> str:
-    number = "".join(str(SUPERSCRIPTS.index(c)) for c in marks)
+    return _raised(sign, "".join(str(SUPERSCRIPTS.index(c)) for c in marks))
+
+
+def _raised(sign: str, number: str) -> str:
     if not sign and number in ("2", "3"):
         return " squared" if number == "2" else " cubed"
     return f" to the power of {'minus ' * bool(sign)}{_n(number)}"
@@ -170,10 +179,11 @@ def _date(month: str, day: str, year_number: str) -> str:
 def _time(m: re.Match) -> str:
     hour, minute, second = str(int(m[1])), m[2], m[3]
     after = m.string[m.end() :].lstrip()[:2].lower()
+    apart = " " * m.string[m.end() :][:1].isalpha()  # 5:30pm
     if minute == "00" and not second:
-        return _n(hour) if after in ("am", "pm", "a.", "p.", "o'") else f"{_n(hour)} o'clock"
+        return _n(hour) + apart if after in ("am", "pm", "a.", "p.", "o'") else f"{_n(hour)} o'clock"
     words = f"{_n(hour)} " + (f"oh {_n(minute[1])}" if minute[0] == "0" else _n(minute))
-    return words + (f" and {_n(str(int(second)))} seconds" if second else "")
+    return words + (f" and {_n(str(int(second)))} seconds" if second else "") + apart
 
 
 def _money(sign: str, whole: str, cents: str | None, scale: str | None) -> str:

@@ -39,10 +39,20 @@ _MONEY = "|".join(re.escape(c) for c in sorted(CURRENCIES, key=len, reverse=True
 _COUNTER = "[点时月日号天年岁人元个分秒周级度倍万亿千百章页层楼米公里斤克吨升毫厘名位次条件块套台家集期届路]"
 _DASH = "[-–—~～〜－]"
 _CODE_WORD = "电话|手机|热线|致电|拨打|拨|来电|号码|邮编|邮政编码|验证码|密码|编号|学号|工号|尾号|卡号|账号|帐号|车牌|房间号|QQ|qq|微信|ID|代码|代号"
+_PLATES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 TWO_COUNTERS = "个只条本张位名家间次天种件块片杯瓶岁倍对双份套台把根颗段句遍趟周秒"
 
 BEFORE = [
     (r"(?:(?<![\w.%)）\]}])|(?<=[为是到至约温差低于])|(?<=温度))-(?=\d)", lambda m: "负"),
+    (rf"(?<=[\u4e00-\u9fff])(?<!零下)-(?={_NUMBER}\s?(?:度|℃|°|摄氏|%|元))", lambda m: "负"),
+    (r"(?<=[\u4e00-\u9fff])[-–](?=\d)(?<![月日号点时分年周天个]-)", lambda m: ""),  # 歼-20
+    (rf"([{_PLATES}][A-Z])[·•]?(?=[A-Z\d]{{5,6}}(?![A-Z\d]))([A-Z\d]*\d[A-Z\d]*)",
+     lambda m: m[1] + re.sub(r"\d+", lambda run: digits(run[0], "zh", phone=True), m[2])),
+    (r"(?<![\d.])(\d{1,2})·(\d{1,2})(?![\d.])", lambda m: digits(m[1] + m[2], "zh")),  # the day of an event: 9·18
+    (r"['’‘](\d\d)(?=年)", lambda m: digits(m[1], "zh")),
+    (r"(?<![\d.])2点(?=[^\d一二三四五六七八九零]|$)", lambda m: "两点"),
+    (r"√\s?(?=[\dA-Za-z(（])", lambda m: "根号"),
+    (r"(?<=\d)\s?[×xX]\s?(?=\d)", lambda m: "乘"),
     (r"(?<=\d)\s*(?:[-–—~～〜－]|至)\s*(?=\d{1,2}:[0-5]\d)", lambda m: "到"),
     (r"([周星期礼拜][一二三四五六日天])\s*[-–—~～至]\s*(?=周|星期|礼拜)", lambda m: f"{m[1]}到"),
     (r"(?<=[\u4e00-\u9fff])\s+(?=\d{1,2}[、.．)）])", lambda m: "，"),  # the next item of a list
@@ -81,6 +91,7 @@ BEFORE = [
     (r"([\u4e00-\u9fff])\.(?=[\u4e00-\u9fff\s]|$)", lambda m: f"{m[1]}。"),
     (rf"[~～约]\s?(?={_NUMBER})", lambda m: "约"),
     (r"(?<![A-Za-z])([IVX]{2,5}(?=世|章|级|期|型|卷|部|度|类|号)|[IVX](?=世纪|章|级|期|卷|部))", lambda m: _roman(m[1])),
+    (r"(?<=[\u4e00-\u9fff])(III?|IV|VI{1,3}|IX)(?![A-Za-z0-9])", lambda m: _roman(m[1])),
     (r"\s?=\s?", lambda m: "等于"),
     (r"\s?[≠]\s?", lambda m: "不等于"),
     (r"\s?[≥]\s?", lambda m: "大于等于"),
