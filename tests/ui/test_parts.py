@@ -10,6 +10,7 @@ import gradio as gr
 import numpy as np
 import pytest
 
+import webui
 from cosy_engine import Request, errors
 from cosy_engine.audio.clip_report import WORDS as VERDICTS
 from cosy_engine.audio.clip_report import transcript_note
@@ -298,3 +299,19 @@ def test_the_page_says_when_a_model_is_loaded_again(engine, monkeypatch):
     assert "Starting" in handlers._status(job, "en")
     monkeypatch.setattr(engine, "loading", True)
     assert "Loading the model again" in handlers._status(job, "en") and "重新加载模型" in handlers._status(job, "zh")
+
+
+def test_the_page_says_how_far_warming_up_is(engine, monkeypatch):
+    handlers = Handlers(engine, JobTable(), Sessions(), transcriber=None, hls=False)
+    job = Job("id", "me", Request(), 24000)
+    assert "warming" not in handlers._status(job, "en")
+    monkeypatch.setattr(engine, "warm_up_progress", lambda: (3, 10))
+    assert "warming up (3 of 10)" in handlers._status(job, "en") and "预热中（3/10）" in handlers._status(job, "zh")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]", "192.168.1.5"])
+def test_the_printed_address_can_be_clicked(engine, capsys, host):
+    arguments = SimpleNamespace(voices=None, share=False, public=False, auth=None)
+    webui._say_where(arguments, engine, [], f"http://{host}:7860/", None)
+    shown = "localhost" if host in ("0.0.0.0", "[::]") else host
+    assert f"Open http://{shown}:7860/" in capsys.readouterr().out
