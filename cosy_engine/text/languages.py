@@ -157,8 +157,8 @@ def unspoken(text: str, languages: Collection[str], *, goes_on: bool = False) ->
         for language, telling in SURE.items()
         if language not in languages
     }
-    likely = max(sure, key=sure.get)
-    if not goes_on and known < 1 and sure[likely] and 6 * sure[likely] >= len(own):
+    likely = max(sure, key=sure.get, default=None)
+    if likely and not goes_on and known < 1 and sure[likely] and 6 * sure[likely] >= len(own):
         return likely
     scores = {language: score for language, score in _latin_scores(" ".join(own)).items() if language not in languages}
     best = max(scores, key=scores.get, default=None)

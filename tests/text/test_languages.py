@@ -2,7 +2,7 @@
 
 import pytest
 
-from cosy_engine.text.languages import detect, unspoken
+from cosy_engine.text.languages import NAMES, detect, unspoken
 
 
 @pytest.mark.parametrize(
@@ -83,6 +83,7 @@ def test_english_with_words_from_abroad_is_english(text):
 def test_what_is_listed_may_be_spoken():
     assert unspoken("你好, Guten Morgen, wie geht es dir?", ["zh", "de"]) is None
     assert unspoken("你好", ["zh"]) is None
+    assert unspoken("Guten Tag, bonjour", list(NAMES)) is None
 
 
 def test_one_word_decides_nothing_while_a_text_still_comes():
