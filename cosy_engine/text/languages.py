@@ -89,16 +89,22 @@ def detect(text: str, fallback: str = "en") -> str:
 
 # Words that stand in no English sentence but as a quotation: one of them tells a short text.
 _SURE = {
-    "de": "ich dich mich nicht bist ist wir sind gute guten danke bitte vielen herzlichen frohe geht geht's uhr tschüss hallo",
+    "de": "ich dich mich nicht bist ist wir sind gute guten danke bitte vielen herzlichen frohe geht geht's uhr tschüss hallo wiedersehen",
     "fr": "je j'ai t'aime c'est n'est qu'est merci bonjour bonsoir salut oui nous vous très avec êtes suis voudrais bonne",
-    "es": "hola gracias buenos días buenas noches tardes estoy está usted muy eres quiero adiós llamo tengo mañana amo entiendo",
-    "it": "grazie buongiorno buonasera buona sono arrivederci questo questa voglio chiamo stai capisco",
-    "pt": "obrigado obrigada olá bom noite você não muito estou",
+    "es": "hola gracias buenos días buenas noches tardes estoy está usted muy eres quiero adiós llamo tengo mañana amo entiendo sé",
+    "it": "grazie buongiorno buonasera buona sono arrivederci questo questa voglio chiamo stai sto capisco",
+    "pt": "obrigado obrigada olá bom noite você não muito estou tudo",
     "nl": "goedemorgen goedendag ik heet jij bedankt alstublieft",
     "pl": "dzień dobry cześć dziękuję jestem nie się proszę",
-    "sv": "hej jag heter är inte morgon",
+    "sv": "hej jag heter är inte morgon så mycket",
     "tr": "merhaba teşekkür teşekkürler günaydın nasılsın evet hayır",
     "vi": "chào tôi",
+    # no numbers are read in these, and no name is given
+    "cs": "dobrý děkuji ahoj jsem",
+    "fi": "hyvää päivää kiitos minä",
+    "hu": "köszönöm szia vagyok",
+    "no": "takk ikke jeg",
+    "ro": "mulțumesc bună ziua",
 }
 SURE = {language: frozenset(words.split()) for language, words in _SURE.items()}
 GREETING = frozenset().union(*SURE.values())  # German writes nouns with capitals, and Guten Tag is no name
