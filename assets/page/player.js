@@ -143,7 +143,7 @@
         const answer = await answering;
         if (!answer.ok) throw new Error(`sound not available (${answer.status})`);
         const reader = answer.body.getReader();
-        const lead = Math.min(Number(answer.headers.get("X-Lead-S")) || 0, MOST_S), go = () => node.port.postMessage({go: true});
+        const lead = stats.leadS = Math.min(Number(answer.headers.get("X-Lead-S")) || 0, MOST_S), go = () => node.port.postMessage({go: true});
         let tail = new Uint8Array(0);
         for (;;) {
           const {done, value} = await reader.read();
