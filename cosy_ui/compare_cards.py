@@ -16,7 +16,8 @@ POINTS = 240  # of a drawn waveform
 
 
 def variant_name(variant: Variant, lang: str) -> str:
-    return f"{variant.tier} {variant.precision}, {say('way_stream' if variant.stream else 'way_whole', lang)}"
+    comma = "，" if lang == "zh" else ", "
+    return f"{variant.tier} {variant.precision}{comma}{say('way_stream' if variant.stream else 'way_whole', lang)}"
 
 
 def results(kept: Kept, lang: str) -> str:
