@@ -2,8 +2,9 @@
 
 Click on Generate to the first sample rendered in the audio worklet, minus first_audio_s of the same request's report; the
 ceiling is 0. The target is a median of at most 120 ms. Where chunks come more slowly than they are played, the player holds the
-first on purpose, so that it need not pause; that is in the figure, and told beside it (held_ms). The page, its engine and the browser share this machine's cores; the
-built-in model and one fixed clip, text and seed; the first two clicks (the page's scripts, the voice) are not counted.
+first on purpose, so that it need not pause; that is in the figure, and told beside it (held_ms). The page, its engine and the
+browser share this machine's cores; the built-in model and one fixed clip, text and seed; the first two clicks (the page's scripts,
+the voice) are not counted.
 
 python -m bench.first_sound [--runs 15] [--model DIR]
 """

@@ -7,6 +7,7 @@ import numpy as np
 from cosy_engine.compare import Outcome, Variant
 from cosy_engine.compare.picture import COLORS
 from cosy_ui import cards
+from cosy_ui.ab_card import ab
 from cosy_ui.compare_routes import longest_samples
 from cosy_ui.compare_table import Kept
 from cosy_ui.messages import note_words
@@ -186,7 +187,7 @@ def _blind(kept: Kept, lang: str) -> str:
         for i, o in enumerate(kept.outcomes)
         if o.runs
     ]
-    return cards.ab("compare", sounds, say("cmp_blind", lang), say("cmp_blind_hint", lang), lang, pick=False)
+    return ab("compare", sounds, say("cmp_blind", lang), say("cmp_blind_hint", lang), lang, pick=False)
 
 
 def _exports(kept: Kept, lang: str) -> str:
