@@ -207,6 +207,7 @@ def test_every_mistake_is_explained_in_the_page(open_page, clip):
             upload(page, clip)
         page.locator("#generate").click()
         page.get_by_text(re.compile(says)).last.wait_for(timeout=15_000)
+    fill(page, None, TEXT, WORDS, "5")
     for mode, says in (
         ("instruct", "instruction is missing"),
         ("voice_conversion", "source clip is missing"),
