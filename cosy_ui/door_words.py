@@ -56,8 +56,4 @@ DOOR_WORDS: dict[str, tuple[str, str]] = {
         "A file is given as an address: nothing is fetched from the network, so upload the file itself.",
         "文件以网址给出：程序不会从网络读取，请直接上传文件。",
     ),
-    "disk": (
-        "The file could not be written ({why}): tell the operator, or try again in a few minutes.",
-        "文件无法写入（{why}）：请告知管理者，或几分钟后重试。",
-    ),
 }

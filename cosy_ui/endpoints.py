@@ -3,6 +3,7 @@ queue with the page."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import tempfile
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from cosy_ui.doctor_handlers import DoctorHandlers
 from cosy_ui.guests import client_of
 from cosy_ui.jobs import JobTable
 from cosy_ui.messages import error_words
+from cosy_ui.private_folder import writing
 from cosy_ui.sessions import Sessions
 from cosy_ui.words import language, say
 
@@ -186,9 +188,11 @@ class Endpoints:
             raise
         self.ledger.ended("api", job.mode, result.report, None)
         note = f"model {result.report.model}, mode {job.mode}, seed {result.report.seed}"
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder, f"clone.{kind}")
-            file.write_bytes(encode(to_int16(result.samples), result.rate_hz, kind, note))
+        with contextlib.ExitStack() as until_taken:
+            with writing():
+                folder = until_taken.enter_context(tempfile.TemporaryDirectory())
+                file = Path(folder, f"clone.{kind}")
+                file.write_bytes(encode(to_int16(result.samples), result.rate_hz, kind, note))
             yield str(file), report_line(result.report)
 
 

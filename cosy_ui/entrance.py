@@ -10,6 +10,8 @@ from typing import Any
 
 import gradio as gr
 
+from cosy_ui.messages import error_words
+from cosy_ui.private_folder import FULL, NotWritten, writing
 from cosy_ui.session_files import SessionFiles, file_paths
 from cosy_ui.words import language, say
 
@@ -81,7 +83,11 @@ class Page(gr.Blocks):
             self._heard[owner] = self.clock()
         if state := options.get("state"):
             state.config_values = NOTHING
-        answer = await super().process_api(block_fn, inputs, *rest, **options)
+        try:
+            with writing():
+                answer = await super().process_api(block_fn, inputs, *rest, **options)
+        except NotWritten as error:
+            raise _bad_input(error_words(error, SPOKEN.get()), error.code) from error
         if self.files and isinstance(owner, str):
             paths = {*file_paths(inputs), *file_paths(answer.get("data"))}
             if paths:
@@ -130,6 +136,8 @@ class Page(gr.Blocks):
             return await super().preprocess_data(block_fn, inputs, state, explicit_call)
         except Exception as error:  # one that Gradio shows to the user would be logged with the value that it was given
             cause = error.__cause__ or error  # Gradio wraps it in the list of all components
+            if isinstance(cause, OSError) and cause.errno in FULL:
+                raise cause from None
             told = cause.message if isinstance(cause, gr.Error) else f"{type(cause).__name__}: {cause}"
             reason = next(iter(told.splitlines()), "")[:SHOWN_CHARS]
             raise _bad_input(say("bad_any", SPOKEN.get(), why=reason)) from error

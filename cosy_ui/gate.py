@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
-import logging
 import os
 import shutil
 import time
@@ -18,9 +16,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from cosy_ui.guests import Guests, client_of
+from cosy_ui.messages import error_words
+from cosy_ui.private_folder import NotWritten, writing
 from cosy_ui.words import language, say
-
-log = logging.getLogger(__name__)
 
 BODY_BYTES = 2 * 2**20  # of a call that is no upload: a form with the longest text, every character escaped
 UPLOAD_SLACK_BYTES = 64 * 1024  # of a multipart body, besides its file
@@ -28,7 +26,6 @@ BODY_S = 120.0  # for the whole body; slower is somebody who holds connections
 FREE_BYTES = 512 * 2**20  # of the disk stay free
 FOLDER_S = 10.0  # how long a measured size of the folder is believed
 ALL_CONNECTIONS = 1000
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # nothing can be written at the moment
 # Parts of Gradio that this page does not use: they write to disk, run ffmpeg, or fetch addresses that the caller names.
 UNUSED = (
     "/file=http:",
@@ -132,12 +129,12 @@ class Gate:
             await send(message)
 
         try:
-            await self.app(request.scope, counted, watched)
-        except OSError as error:
-            if started or error.errno not in FULL:
+            with writing():
+                await self.app(request.scope, counted, watched)
+        except NotWritten as error:
+            if started:
                 raise
-            log.error("a file could not be written: %s", error.strerror)
-            refusal = self._count("disk", 507, say("disk", language(request), why=error.strerror), 60)
+            refusal = self._count("disk", 507, error_words(error, language(request)), 60)
             await self._answer(*refusal, request.scope, receive, send)
         except Exception:
             if not broken:
@@ -157,6 +154,8 @@ class Gate:
         if limit_mb and self._measured[1] > limit_mb * 2**20:
             return False
         try:
+            for place in (self.folder.parent, self.folder):  # somebody may tidy up where temporary files lie
+                place.mkdir(0o700, exist_ok=True)
             return shutil.disk_usage(self.folder).free > FREE_BYTES
         except OSError:
             return False

@@ -130,6 +130,7 @@ PATTERNS: tuple[tuple[re.Pattern, str], ...] = tuple(
         (r"stream is (.+): give True or False", r"stream 的值是 \1：请给 True 或 False"),
         (r"unknown (\w+) (.+): choose one of (.*)", r"未知的 \1 \2：可选 \3"),
         (r"the seed has ([\d,]+) characters: choose .* to (\d+)", r"种子有 \1 个字符：请填 0 到 \2 之间的整数"),
+        (r"the file could not be written \((.*)\): .*", r"文件无法写入（\1）：请告知管理者，或几分钟后重试"),
         (r"the part of the clip cannot be read: .*", "所选片段无法识别：请在波形上重新选择"),
         (r"seed (.+) is not a whole number: choose one from 0 to (\d+)", r"种子 \1 不是整数：请填 0 到 \2 之间的整数"),
         (r"(\d+) voices are kept already.*", r"已保存 \1 个声音：请先删除一个"),

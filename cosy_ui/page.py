@@ -160,6 +160,7 @@ def launch_options(engine: Engine, guests: Guests) -> dict:
         "max_threads": engine.config.slots + engine.config.queue + 16,  # a waiting request holds a thread
         "state_session_capacity": 500,  # Gradio keeps 0.1 MB of every page that ever was, of 10 000 if not told
         "show_error": False,
+        "ssr_mode": False,  # a second server that would make every call look like one from this machine
         "run_history": False,  # Gradio would keep every input in the browser, for whoever sits there next
         "enable_monitoring": False,
         "footer_links": ["api"],

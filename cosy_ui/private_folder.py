@@ -4,6 +4,8 @@ away what a killed program has left."""
 from __future__ import annotations
 
 import contextlib
+import errno
+import logging
 import os
 import shutil
 import tempfile
@@ -12,14 +14,37 @@ from pathlib import Path
 
 from cosy_engine.errors import CosyError
 
+log = logging.getLogger(__name__)
+
 PREFIX = "cosy-studio-"
 MARK = "in-use"  # locked for as long as its program lives; the system unlocks it whatever way that ends
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)  # nothing can be written at the moment
 
 
 class NoFolder(CosyError):
     """There is no place for temporary files."""
 
     code = "no_folder"
+
+
+class NotWritten(CosyError):
+    """A file could not be written, for no fault of the request."""
+
+    code = "not_written"
+
+
+@contextlib.contextmanager
+def writing() -> Iterator[None]:
+    """Raises: NotWritten: the disk is full, read-only, or its quota is used up; one line is logged."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        log.error("a file could not be written: %s", error.strerror)
+        raise NotWritten(
+            f"the file could not be written ({error.strerror}): tell the operator, or try again in a few minutes"
+        ) from error
 
 
 @contextlib.contextmanager

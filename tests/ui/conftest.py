@@ -29,6 +29,14 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
+@pytest.fixture(scope="package", autouse=True)
+def temporary(tmp_path_factory):
+    """Gradio's client leaves an empty folder for each file that it fetches: here, and not among everybody's."""
+    before, tempfile.tempdir = tempfile.tempdir, str(tmp_path_factory.mktemp("temporary"))
+    yield
+    tempfile.tempdir = before
+
+
 @dataclass(frozen=True, eq=False)
 class Server:
     """A running page."""

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +23,7 @@ from cosy_engine.audio.voice import save_voice
 from tests.test_engine import WORDS
 from tests.ui.conftest import free_port
 from tests.ui.steps import LONG
-from tests.ui.test_public import REST, clone, file_value, speech, upload
+from tests.ui.test_public import REST, answer_of, clone, file_value, speech, upload
 
 SECRET = "zanzibar"  # in every text and name that is sent; nowhere in what is written
 
@@ -173,8 +175,6 @@ def test_a_killed_program_leaves_nothing_that_blocks_the_next(tmp_path, voices, 
 
 
 def test_a_model_folder_that_vanishes_while_it_runs_harms_nobody(tmp_path, clip, miniature_folder):
-    import shutil
-
     copy = tmp_path / "model"
     shutil.copytree(miniature_folder, copy)
     with running(tmp_path, "--model", str(copy)) as (_, http, written):
@@ -227,31 +227,60 @@ def test_without_network_or_helper_the_page_goes_on_locally_and_says_why(tmp_pat
             assert shown["consent-box"] is True  # what is meant for others is guarded from the first moment
 
 
-def test_a_full_disk_is_said_and_the_page_goes_on(tmp_path, clip, miniature_folder):
+def test_a_full_disk_is_said_and_what_needs_no_disk_goes_on(tmp_path, voices, clip, miniature_folder):
     """The system's own limit on file sizes stands for the full disk: every larger write fails."""
-    code = (
-        "import resource, signal, sys; sys.argv[0] = 'webui.py'\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))\n"
-        "import webui; sys.exit(webui.main(sys.argv[1:]))"
-    )
-    port = free_port()
-    with open(tmp_path / "written", "w") as file:
-        program = subprocess.Popen(
-            [sys.executable, "-c", code, "--port", str(port), "--model", str(miniature_folder)], stdout=file, stderr=subprocess.STDOUT
-        )  # fmt: skip
-    try:
-        until = time.monotonic() + 60
-        while "Stop with" not in (tmp_path / "written").read_text() and time.monotonic() < until:
-            time.sleep(0.1)
-        http = httpx.Client(base_url=f"http://127.0.0.1:{port}/", timeout=60, trust_env=False)
+    full = ("bash", "-c", 'ulimit -f 20; exec "$@"', "-")  # kB; Python itself ignores the signal
+    flags = ("--model", str(miniature_folder), "--voices", str(voices))
+    with running(tmp_path, *flags, before=full) as (_, http, written):
         answer = upload(http, clip.read_bytes())
         assert answer.status_code == 507 and "could not be written" in answer.json()["detail"], answer.text
-        assert http.get("healthz").status_code == 200
-        small = upload(http, b"x" * 100)
-        assert small.status_code == 200
-    finally:
-        program.kill()
-        program.wait()
+        text = "Hello there, this is a test."
+        by_voice = [text, None, "", "saved_voice", "", None, "Narrator", 1, 1.0, "", "", "wav", True]
+        event, told = clone(http, by_voice)
+        assert event == "error" and "could not be written" in told and "not_written" in told
+        config = http.get("config").json()
+        names = {c["id"]: c["props"].get("elem_id") for c in config["components"]}
+        own = [(d, t) for d in config["dependencies"] for t in d["targets"] if d["backend_fn"]]
+        press = next(d for d, t in own if t[1] == "click" and names.get(t[0]) == "generate")
+        assert answer_of(http, next(d for d, t in own if t[1] == "load"), [], "page") == (True, None)
+        form = ["saved_voice", None, "", "", text, "", None, "Narrator", "fp32", "eager", False, "", False, 1.0]
+        good, told = answer_of(http, press, [False, "worklet", *form], "page")
+        assert not good and "could not be written" in told
+        assert speech(http, input=text, response_format="pcm").status_code == 200
+        assert upload(http, b"x" * 100).status_code == 200 and http.get("healthz").status_code == 200
+        assert "Traceback" not in written() and written().count("could not be written: File too large") == 3
+
+
+def test_sigterm_ends_what_takes_longer_at_the_bound(tmp_path, voices, miniature_folder):
+    flags = ("--model", str(miniature_folder), "--voices", str(voices), "--slots", "1", "--drain", "1")
+    with running(tmp_path, *flags) as (program, http, written):
+        body = {"input": LONG, "voice": "Narrator", "response_format": "pcm", "seed": 4}
+        got: list = []
+
+        def listen() -> None:
+            with http.stream("POST", "v1/audio/speech", json=body) as answer:
+                got.extend(answer.iter_raw())  # raises where the end of the body is missing
+            got.append("end")
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        while not got:
+            time.sleep(0.01)
+        began = time.monotonic()
+        program.send_signal(signal.SIGTERM)
+        assert program.wait(20) == 0 and 1 < time.monotonic() - began < 8
+        listener.join(5)
+        assert got[-1] == "end" and sum(map(len, got[:-1])) > 24_000 and "Traceback" not in written()
+
+
+def test_a_folder_for_temporary_files_that_somebody_tidies_away_comes_back(tmp_path, clip, miniature_folder):
+    with running(tmp_path, "--model", str(miniature_folder)) as (_, http, written):
+        (folder,) = (tmp_path / "temporary").glob("cosy-studio-*")
+        shutil.rmtree(folder)
+        held = upload(http, clip.read_bytes())
+        assert held.status_code == 200, held.text
+        assert clone(http, ["Hi.", file_value(held.json()[0]), *REST])[0] == "complete"
+        assert folder.stat().st_mode & 0o077 == 0 and "Traceback" not in written()
 
 
 def test_idle_connections_of_a_stranger_stop_nobody(tmp_path, miniature_folder):
@@ -273,3 +302,14 @@ def test_idle_connections_of_a_stranger_stop_nobody(tmp_path, miniature_folder):
                 one.close()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_every_fault_in_the_readme_names_tests_that_exist():
+    table = Path("README.md").read_text(encoding="utf-8").partition("| fault |")[2].partition("\n\n")[0]
+    named = re.findall(r"`(test_\w+)`", table)
+    there = {
+        name
+        for file in Path("tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text(encoding="utf-8"), re.M)
+    }
+    assert len(named) >= table.count("\n") - 1 and set(named) <= there, set(named) - there

@@ -1,6 +1,7 @@
 """A page that strangers reach: login, limits, attacks on files and addresses, what is kept and for how long; no browser."""
 
 import base64
+import datetime
 import io
 import json
 import os
@@ -146,8 +147,10 @@ def test_what_the_page_does_not_use_is_closed(visitor):
     for method, path in (
         ("GET", "gradio_api/deep_link?session_hash=x"), ("POST", "gradio_api/process_recording"), ("GET", "gradio_api/vibe-code"),
         ("GET", "gradio_api/proxy=http://127.0.0.1:1/"), ("GET", "monitoring/summary"), ("GET", "gradio_api/runs"),
+        ("GET", "gradio_api/run-history/buckets"), ("GET", "gradio_api/run-history/records"),
     ):  # fmt: skip
         assert visitor.request(method, path).status_code == 404, path
+        assert visitor.request(method, path, headers={"Host": "localhost"}).status_code == 404, path
 
 
 # Files and addresses
@@ -330,7 +333,7 @@ def test_files_are_refused_where_there_is_no_room(visitor, monkeypatch, tmp_path
     (tmp_path / "more").write_bytes(b"x")
     assert door._room()  # not measured again at once
     monkeypatch.setattr(gate, "FOLDER_S", -1.0)
-    assert not door._room() and not gate.Gate(None, Guests(), tmp_path / "missing")._room()
+    assert not door._room() and not gate.Gate(None, Guests(), tmp_path / "held" / "no")._room()
     monkeypatch.setattr(gate, "FREE_BYTES", 2**60)
     answer = upload(visitor, b"x")
     assert answer.status_code == 507 and "no room" in answer.json()["error"]
@@ -550,6 +553,29 @@ def test_uploads_and_results_go_with_their_page_and_no_sooner(engine, clip, monk
         server.sessions._open["other"].left_at = -1e9
         server.sessions.sweep()
         assert not Path(path).exists() and not any(key[0] == path for key in clips._kept)
+
+
+@pytest.mark.parametrize("jump_s", [400 * 86400, -400 * 86400])
+def test_a_clock_that_jumps_ends_nothing(public, visitor, clip, monkeypatch, jump_s):
+    held = upload(visitor, clip.read_bytes()).json()[0]
+    take = public.sessions.keep("clock", np.zeros(10, np.int16), 24000, {}, Request(text="x"), None, 1)
+    public.page.files.sweep(set())
+    true, date = time.time, datetime.datetime
+
+    class Jumped(date):
+        @classmethod
+        def now(cls, tz=None):
+            return date.now(tz) + datetime.timedelta(seconds=jump_s)
+
+    monkeypatch.setattr(time, "time", lambda: true() + jump_s)
+    monkeypatch.setattr(datetime, "datetime", Jumped)
+    for _ in range(2):
+        assert clone(visitor, ["Hi.", file_value(held), *REST])[0] == "complete"
+        public.sessions.sweep()
+        public.jobs.sweep()
+        public.page.sweep()
+        public.page.files.sweep(set())
+    assert public.sessions.find_take(take.id) is take and Path(held).exists()
 
 
 def test_a_thousand_empty_pages_drive_out_nobodys_takes(monkeypatch):
