@@ -360,3 +360,25 @@ def test_damaged_files_never_crash(data):
 def test_random_bytes_never_crash(tail, head):
     with pytest.raises(UserError):
         read_clip(head + tail)
+
+
+def test_only_usual_decoders_of_sound_see_a_file(monkeypatch):
+    data = muxed(sine(1.0), 48000, "matroska", "libopus", video=True)
+    assert _by_av(data, "x", 60.0).channels.shape[1] > 20_000
+    monkeypatch.setattr("cosy_engine.audio.decode.CODECS", ("aac",))
+    with pytest.raises(ReferenceUnreadable, match="unknown encoding"):
+        _by_av(data, "x", 60.0)
+
+
+@pytest.mark.parametrize("frames_in_block", [None, 50_000])
+def test_ima_adpcm_is_left_to_the_second_library(frames_in_block):
+    """libsndfile multiplies two numbers of the header in 32 bits: the second one lies as in CVE-2026-37555."""
+    held = io.BytesIO()
+    soundfile.write(held, sine(1.0), 24000, format="WAV", subtype="IMA_ADPCM")
+    data = bytearray(held.getvalue())
+    if frames_in_block:
+        at = data.index(b"fmt ") + 8 + 18
+        data[at : at + 2] = struct.pack("<H", frames_in_block)
+    assert _by_soundfile(bytes(data), "x", 60.0) is None
+    found = _by_av(bytes(data), "x", 60.0)
+    assert found.channels.shape[1] == pytest.approx(24000, abs=2000)
