@@ -378,8 +378,6 @@ def cuts(models, spec, options) -> Named:
     """Cuts of the estimator's Triton kernels, at the utterance's frames and at 256."""
     if fused_config.unavailable(DEVICE) is not None:
         return
-    from types import SimpleNamespace as Layer
-
     from cosy_engine.accel.flow_kernels import LIBRARY, FlowKernels
 
     half = DTYPES[options.precision]
@@ -403,17 +401,6 @@ def cuts(models, spec, options) -> Named:
         if options.version == "v3":
             continue
         h = random(2, frames, width, dtype=torch.float32)
-        norm = Layer(weight=random(width, dtype=torch.float32), bias=random(width, dtype=torch.float32), eps=1e-5)
-        for size, gelu in ((3 * heads * 64, False), (inner, True)):
-            layer = linear(width, size)
-            for cut in ((64, 128, 8), (128, 128, 16), (64, 128, 4), (64, 64, 4), (64, 64, 8), (32, 64, 4), (32, 128, 4), (16, 64, 4),
-                        (16, 128, 4), (128, 64, 8), (64, 256, 8), LIBRARY):  # fmt: skip
-                yield (
-                    f"{frames} frames, norm product {size} {cut}",
-                    lambda c=cut, w=layer.weight, g=gelu, b=layer.bias, h=h, n=norm: FlowKernels(
-                        norm=(c,)
-                    ).norm_product(h, n, w, b if g else None, g),
-                )
         for depth in (heads * 64, inner):
             layer, x = linear(depth, width), random(2, frames, depth)
             for cut in ((64, 64, 4, 64, 4), (64, 64, 4, 128, 3), (64, 32, 4, 128, 3), (32, 64, 4, 128, 3), (32, 32, 4, 128, 4), (32, 64, 2, 64, 4),

@@ -47,6 +47,7 @@ from cosy_engine.model_files.weights import (
     read_checkpoint,
     without_training_prefix,
 )
+from cosy_engine.scheduling.hop import HopPolicy
 from cosy_engine.settings.engine_config import PRECISIONS, TIERS, EngineConfig, slots_for
 from cosy_engine.settings.model_spec import FlowSpec, LlmSpec
 from cosy_engine.stages import Stages
@@ -63,6 +64,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DEMO_VOICE = ROOT / "assets" / "demo_voice"
 ROW_POSITIONS, ROW_DRAWS = 2048, 1024
 STEPS_PER_LAUNCH = 4  # on a GPU: results travel once for so many tokens; a row that ends wastes as many steps at most
+# Captured tiers compute a stream's earlier frames again for every chunk, and make seconds of speech in a tenth of their time.
+LONG_HOPS = HopPolicy(largest_blocks=6, growth=3)
 LAUNCHES_AHEAD = 1  # on a GPU: what it does while the host reads results and sends the next launch
 ROOM_BYTES = 700 * 10**6  # device memory that captures leave to requests: the longest text needs about so much
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -423,6 +426,7 @@ def make_stages(models: Models, precision: str, tier: str, rows: int) -> Stages:
         precision=precision,
         tier=tier,
         read_every=steps,
+        hop=HopPolicy() if tier == "eager" else LONG_HOPS,
     )
 
 

@@ -6,10 +6,12 @@ any number of streams. Nothing here draws from a global generator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
+
+from cosy_engine.scheduling.hop import HopPolicy
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +58,7 @@ class FlowDecoder(Protocol):
         ...
 
 
+@runtime_checkable
 class GroupingFlow(FlowDecoder, Protocol):
     """A FlowDecoder that solves several requests at once in less time than one after another."""
 
@@ -130,7 +133,7 @@ class Stages:
     lm: its spec, device and, for text in pieces, its steps. pool: the shared decode batch. lone_pool: makes a pool of one row of
     a given size, for a request that does not fit. plan: makes what a pool admits (llm.pool.RowPlan). bistream: the driver
     for text that arrives in pieces (llm.bistream.Bistream). stretch: (M, F) mel and speed -> (M, int(F / speed)).
-    read_every: decode steps between two looks at the device.
+    read_every: decode steps between two looks at the device. hop: how the chunks of a stream grow.
     """
 
     lm: Any
@@ -144,3 +147,4 @@ class Stages:
     precision: str = "fp32"
     tier: str = "eager"
     read_every: int = 1
+    hop: HopPolicy = field(default_factory=HopPolicy)

@@ -89,6 +89,30 @@ class FakeFlow:
         return self.whole([out], [None])[0]
 
 
+class FakeGroupingFlow(FakeFlow):
+    """Two at once, of any size. solved: how many orders each call had; failures: what the next calls with several raise."""
+
+    def __init__(self, *failures):
+        self.solved, self.failures = [], list(failures)
+
+    def order(self, tokens, prompt, *, streaming=False, finalize=True):
+        return SimpleNamespace(flow=self, size=100, tokens=tokens, mel=None)
+
+    def next_order(self, state, tokens, *, final=False):
+        state.order = self.order(tokens, None)
+        return state.order
+
+    def groups(self, size):
+        return (2,)
+
+    def solve(self, orders):
+        self.solved.append(len(orders))
+        if len(orders) > 1 and self.failures:
+            raise self.failures.pop(0)
+        for order in orders:
+            order.mel = self.whole([order.tokens], [None])[0]
+
+
 class FakeVocoder:
     """480 samples a frame."""
 

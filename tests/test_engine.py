@@ -120,6 +120,12 @@ def decoded_tokens(engine, job):
         def due(self):
             return False
 
+        def order_of_rest(self):
+            return None
+
+        def lacking(self):
+            return 0
+
         def take(self, tokens):
             taken.extend(tokens)
 

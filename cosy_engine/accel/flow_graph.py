@@ -28,7 +28,9 @@ from cosy_engine.stages import FlowPrompt
 # 50 frames a second, prompt included; multiples of 8, which attention kernels want of a mask's rows.
 # Requests solved together: 2.0 to 2.4 times as many a second as one by one at 4 s, 1.3 at 13 s (bench/flow_rows.py, H200).
 GROUPS = (2, 4, 8)
-MOST_GROUPED = 4000  # frames of a group: beyond, nothing is gained
+MOST_GROUPED = (
+    2100  # frames of a group, about 45 ms: who comes meanwhile waits for all of it, and larger ones gain little
+)
 FRAMES = (104, 152, 200, 256, 304, 352, 400, 456, 504, 552, 608, 656, 704, 760, 808, 904, 1000, 1208, 1504, 2000)
 
 
@@ -283,12 +285,16 @@ class GraphFlow:
     def next_order(self, state: RecomputeState, tokens: Tensor, *, final: bool = False) -> FlowOrder | None:
         """See stages.FlowDecoder.next_order."""
         tokens = torch.cat([state.tokens, tokens.to(state.tokens.device, state.tokens.dtype)])
+        state.order = self._order(state, tokens, final)
+        return state.order
+
+    def _order(self, state: RecomputeState, tokens: Tensor, final: bool) -> FlowOrder | None:
+        """What a stream wants when these are all its tokens."""
         ready = self._ready(state, len(tokens), final)
         if ready <= state.done:
             return None
         end = len(tokens) if final else ready + self.spec.lookahead_tokens - len(state.prompt.tokens)
-        state.order = self.order(tokens[:end], state.prompt, streaming=True, finalize=final)
-        return state.order
+        return self.order(tokens[:end], state.prompt, streaming=True, finalize=final)
 
     def _ready(self, state: RecomputeState, count: int, final: bool) -> int:
         """Tokens in finished blocks, the prompt's included, when `count` are there."""
@@ -297,9 +303,9 @@ class GraphFlow:
 
     def advance(self, state: RecomputeState, tokens: Tensor, *, final: bool = False) -> Tensor:
         """See stages.FlowDecoder.advance; costs a pass over everything so far when a block completes."""
-        made, order = state.order, self.next_order(state, tokens, final=final)
-        state.order = None
+        made, state.order = state.order, None
         state.tokens = torch.cat([state.tokens, tokens.to(state.tokens.device, state.tokens.dtype)])
+        order = self._order(state, state.tokens, final)
         if order is None:
             return torch.zeros(self.spec.mel_bins, 0, device=self.flow.device)
         if made is not None and made.mel is not None and len(made.tokens) == len(order.tokens):

@@ -8,7 +8,6 @@ library) compute the same, what is fastest on the device is measured while a buc
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -17,11 +16,10 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from cosy_engine.accel.fastest import Fastest
 from cosy_engine.accel.flow_lean import causal, scores_fp32
 from cosy_engine.accel.flow_pointwise import add_norm, norm_mish, rotate_first
-from cosy_engine.accel.flow_products import conv, norm_product, position_conv, product_add
+from cosy_engine.accel.flow_products import conv, position_conv, product_add
 
 LIBRARY = "library"  # a way to make a product: by cuBLAS or cuDNN
 ATTENTION = ((64, 64, 4, 3), (128, 64, 8, 3), (64, 64, 4, 2))  # queries, keys of a tile, warps, stages
-NORM = ((64, 256, 8), (64, 128, 8), LIBRARY)  # rows, columns of a tile, warps
 # rows, columns of a tile, warps, depth of a step, stages
 ADD = ((64, 64, 4, 64, 4), (64, 64, 4, 128, 3), (64, 32, 4, 128, 3), LIBRARY)
 CONV = ((64, 64, 4, 64, 4), LIBRARY)
@@ -140,7 +138,7 @@ def attend_by_distance(
 class FlowKernels:
     """The operations of flow_lean in Triton.
 
-    attention, norm, add, conv: cuts to choose from, see above. pdl: programmatic dependent launch, None asks the device.
+    attention, add, conv: cuts to choose from, see above. pdl: programmatic dependent launch, None asks the device.
     """
 
     fused = True
@@ -148,12 +146,11 @@ class FlowKernels:
     def __init__(
         self,
         attention: tuple = ATTENTION,
-        norm: tuple = NORM,
         add: tuple = ADD,
         conv: tuple = CONV,
         pdl: bool | None = None,
     ):
-        self.cuts = {"attention": attention, "norm": norm, "add": add, "conv": conv}
+        self.cuts = {"attention": attention, "add": add, "conv": conv}
         able = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 9
         self.pdl = able if pdl is None else pdl
         self.fastest = Fastest()
@@ -261,24 +258,6 @@ class FlowKernels:
             **self._launch(4, 4),
         )  # fmt: skip
         return out
-
-    def norm_product(self, h: Tensor, norm, weight: Tensor, bias: Tensor | None, gelu: bool) -> Tensor:
-        rows, size, width = h.shape[0] * h.shape[1], len(weight), h.shape[2]
-
-        def run(cut) -> Tensor:
-            if cut == LIBRARY:
-                y = self.add_norm(h, None, None, norm.weight.data, norm.bias.data, norm.eps, weight.dtype)[1]
-                y = F.linear(y, weight, bias)
-                return F.gelu(y) if gelu else y
-            out = torch.empty(*h.shape[:2], size, dtype=weight.dtype, device=h.device)
-            block, columns, warps = cut
-            norm_product[(triton.cdiv(rows, block), triton.cdiv(size, columns))](
-                h, norm.weight.data, norm.bias.data, weight, weight if bias is None else bias, out, rows, norm.eps,
-                K=width, N=size, BM=block, BN=columns, BIAS=bias is not None, GELU=gelu, **self._launch(warps),
-            )  # fmt: skip
-            return out
-
-        return self.fastest(("norm product", h.shape[0], _class(h.shape[1]), width, size), self.cuts["norm"], run)
 
     def product_add(self, h: Tensor, x: Tensor, layer) -> Tensor:
         rows, (size, depth) = h.shape[0] * h.shape[1], layer.weight.shape

@@ -70,11 +70,6 @@ class PlainOps:
         y = F.mish(causal(x, conv))
         return y if add is None else add.float() + y
 
-    def norm_product(self, h: Tensor, norm, weight: Tensor, bias: Tensor | None, gelu: bool) -> Tensor:
-        """A linear layer, and its GELU, of the norm of h (B, F, C) fp32, in the weight's dtype."""
-        y = F.linear(self.add_norm(h, None, None, norm.weight, norm.bias, norm.eps, weight.dtype)[1], weight, bias)
-        return F.gelu(y) if gelu else y
-
     def product_add(self, h: Tensor, x: Tensor, layer) -> Tensor:
         """h + a linear layer of x; may change h in place."""
         return h + layer(x)
@@ -241,11 +236,12 @@ class LeanUNet:
                 half = torch.cat([half, skip], dim=-1)
             h = self._resnet(half, stage[0], modulation[0, i], dtype)
             for block, weight in zip(stage[1], self.qkv[i], strict=True):
-                net = block.ff["net"]
-                mixed = ops.norm_product(h, block.norm1, weight, None, False).view(rows, frames, 3, self.heads, -1)
-                h = ops.product_add(h, ops.attention(mixed, visible), block.attn1.to_out[0])
-                wide = net["0"]["proj"]
-                h = ops.product_add(h, ops.norm_product(h, block.norm3, wide.weight, wide.bias, True), net["2"])
+                net, norm = block.ff["net"], block.norm1
+                normed = ops.add_norm(h, None, None, norm.weight, norm.bias, norm.eps, dtype)[1]
+                mixed = F.linear(normed, weight).view(rows, frames, 3, self.heads, -1)
+                h, norm = ops.product_add(h, ops.attention(mixed, visible), block.attn1.to_out[0]), block.norm3
+                normed = ops.add_norm(h, None, None, norm.weight, norm.bias, norm.eps, dtype)[1]
+                h = ops.product_add(h, F.gelu(net["0"]["proj"](normed)), net["2"])
             half = ops.carried(h, dtype)
             if i == 0:
                 skip = half

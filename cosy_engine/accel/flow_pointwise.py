@@ -21,17 +21,6 @@ def mish(x):
 
 
 @triton.jit
-def gelu(x):
-    """x times the normal distribution at x; its tail by Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within
-    1.5e-7, far less than a product in half precision rounds, and cheaper than the exact error function."""
-    a = tl.abs(x) * 0.7071067811865476
-    t = 1.0 / (1.0 + 0.3275911 * a)
-    series = 0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))
-    tail = 0.5 * t * series * tl.exp(-a * a)
-    return x * tl.where(x > 0, 1.0 - tail, tail)
-
-
-@triton.jit
 def layer_norm(x, real, eps, D: tl.constexpr):
     """x (R, DP) fp32, zero where not real, over its second axis."""
     centred = tl.where(real, x - (tl.sum(x, 1) / D)[:, None], 0.0)

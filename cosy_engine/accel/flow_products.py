@@ -1,11 +1,10 @@
-"""Triton kernels of the velocity estimators that multiply: small products with the norm before them or the residual after, and the
-grouped position convolution. Attention and what is no product: flow_kernels."""
+"""Triton kernels of the velocity estimators that multiply: small products with the residual after them, and convolutions. Attention and what is no product: flow_kernels."""
 
 import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
-from cosy_engine.accel.flow_pointwise import bound, gelu, layer_norm, mish
+from cosy_engine.accel.flow_pointwise import bound, mish
 
 
 @triton.jit(do_not_specialize=["frames"])  # buckets differ in them: one compilation serves all
@@ -66,34 +65,6 @@ def conv(
         acc = tl.dot(a.to(b.dtype), b, acc)
     real = (t < frames)[:, None] & (n < N)[None, :]
     tl.store(out + (row + t)[:, None] * N + n[None, :], bound(acc + offset), mask=real)
-
-
-@triton.jit(do_not_specialize=["rows"])  # buckets differ in them: one compilation serves all
-def norm_product(
-    h, gain, offset, w, bias, out, rows, eps,
-    K: tl.constexpr, N: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BIAS: tl.constexpr, GELU: tl.constexpr,
-    PDL: tl.constexpr,
-):  # fmt: skip
-    """out (rows, N) = LN(h) @ w^T (+ bias), and its GELU. h: (rows, K) fp32. w: (N, K) half; K a power of two."""
-    m = tl.program_id(0) * BM + tl.arange(0, BM)
-    n = tl.program_id(1) * BN + tl.arange(0, BN)
-    k = tl.arange(0, K)
-    if PDL:
-        gdc_launch_dependents()
-    weight = tl.load(w + n[None, :] * K + k[:, None], mask=(n < N)[None, :], other=0.0)
-    g = tl.load(gain + k)[None, :]
-    o = tl.load(offset + k)[None, :]
-    if PDL:
-        gdc_wait()
-    real = (m < rows)[:, None] & (k >= 0)[None, :]
-    x = tl.load(h + m[:, None] * K + k[None, :], mask=real, other=0.0)
-    x = layer_norm(x, real, eps, K) * g + o
-    acc = tl.dot(x.to(weight.dtype), weight)
-    if BIAS:
-        acc += tl.load(bias + n, mask=n < N, other=0.0).to(tl.float32)[None, :]
-    if GELU:
-        acc = gelu(acc)
-    tl.store(out + m[:, None] * N + n[None, :], bound(acc), mask=(m < rows)[:, None] & (n < N)[None, :])
 
 
 @triton.jit(do_not_specialize=["rows"])  # buckets differ in them: one compilation serves all

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+ALIKE = 0.75  # renderings padded by more than a third are better made alone
 SECONDS_PER_TEXT_ID = 0.2  # what reading takes: 5 speech tokens of 25 a second
 
 
@@ -24,11 +26,15 @@ class Piece:
 
     due_s: of a stream, when its listener has nothing left to hear, and before its first sound when it was asked for; else
     now and the seconds of audio that the piece is for, so that a word goes before a page and the page still has its turn.
-    playing: whether somebody hears the stream already.
+    playing: whether somebody hears the stream already. first: whether it is the first sound of a stream. prefill: whether it is
+    one. order: of a rendering, what the flow is to solve, where it can solve several at once (stages.GroupingFlow).
     """
 
     due_s: float
     playing: bool = False
+    first: bool = False
+    prefill: bool = False
+    order: Any = None
 
 
 def line(waiting: Sequence[Waiting], running: Sequence[str], served: Mapping[str, int], urgent_s: float) -> list[int]:
@@ -48,15 +54,45 @@ def line(waiting: Sequence[Waiting], running: Sequence[str], served: Mapping[str
 
 
 def next_piece(pieces: Sequence[Piece], urgent_s: float) -> int:
-    """Index of the piece that the device does now: a listener who would run dry before `urgent_s`, else what is due first."""
-    return min(
-        range(len(pieces)), key=lambda i: (not (pieces[i].playing and pieces[i].due_s < urgent_s), pieces[i].due_s)
-    )
+    """Index of the piece that the device does now: see `ranked`."""
+    return ranked(pieces, urgent_s)[0]
 
 
-def launches(piece_s: float, launch_s: float) -> int:
-    """How many decode launches go before a piece, while more pieces wait: a quarter of its time, or decoding starves."""
-    return max(1, min(4, int(0.25 * piece_s / launch_s))) if launch_s > 0 else 1
+def ranked(pieces: Sequence[Piece], urgent_s: float) -> list[int]:
+    """Indices of pieces in the order in which the device does them: a listener who would run dry before `urgent_s`; then
+    prefills, which are short and after which a request is decoded together with the others; then what is due first."""
+
+    def key(i: int) -> tuple[bool, bool, float]:
+        piece = pieces[i]
+        return not (piece.playing and piece.due_s < urgent_s), not piece.prefill, piece.due_s
+
+    return sorted(range(len(pieces)), key=key)
+
+
+def together(sizes: Sequence[int | None], groups: Callable[[int], Sequence[int]]) -> int:
+    """How many of ranked renderings are made at once, the first with those next to it. sizes: to what each is padded, None where
+    it must be alone. groups: largest size -> numbers that can be made at once."""
+    for count in range(len(sizes), 1, -1):
+        if None not in sizes[:count] and count in groups(max(sizes[:count])):
+            return count
+    return 1
+
+
+def near(size: int | None, first: int | None) -> bool:
+    """Whether renderings of these sizes are alike enough to be padded to the larger one."""
+    return size is not None and first is not None and min(size, first) >= ALIKE * max(size, first)
+
+
+def launches(piece_s: float, launch_s: float, sounds: int = 0, tokens: int = 0) -> int:
+    """How many decode launches go before a piece, while more pieces wait: a quarter of its time, or decoding starves.
+
+    sounds: first sounds that are being rendered and near which nobody runs dry: none, for their tokens are there. tokens: launches
+    that somebody's first sound still needs: all of them, so that it waits for this piece only.
+    """
+    if sounds:
+        return 0
+    share = max(1, min(4, int(0.25 * piece_s / launch_s))) if launch_s > 0 else 1
+    return max(share, tokens)
 
 
 @dataclass(slots=True)

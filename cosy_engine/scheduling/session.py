@@ -24,7 +24,7 @@ from cosy_engine.scheduling.guard import EMPTY, LOOP, NOISE, SILENT, TOO_LONG, T
 from cosy_engine.scheduling.hop import HopPolicy
 from cosy_engine.scheduling.level import changed_by, level_change_db
 from cosy_engine.scheduling.policy import SECONDS_PER_TEXT_ID, Piece
-from cosy_engine.stages import DecodePool, FlowPrompt, Stages
+from cosy_engine.stages import DecodePool, FlowPrompt, GroupingFlow, Stages
 from cosy_engine.types import AudioChunk, Voice, cpu_float
 
 TOKEN_RATE_HZ = 25
@@ -145,7 +145,7 @@ class Session:
         self.job, self.stages, self.clock, self.settle = job, stages, clock, settle
         self.ran_as = stages.precision, stages.tier
         self.spoken: list[list[int]] = []  # ids of each finished segment
-        self.guard, self.hop = guard or Guard(), hop or HopPolicy()
+        self.guard, self.hop = guard or Guard(), hop or stages.hop
         self.full_precision = full_precision
         self.cost = Cost()
         self.cancelled = threading.Event()
@@ -154,6 +154,7 @@ class Session:
         self.wake: Callable[[], None] = lambda: None  # set by the worker: tells it that waiting() may have changed
         self.asked_s = clock()
         self.dry_s: float | None = None  # when the listener of a stream has heard all; None before the first sound
+        self.lacking = 0  # tokens that the next chunk of a stream still needs
         self._hungry = False
         self._louder_db = level_change_db(job.voice.mel)
         self._prompt: FlowPrompt | None = None
@@ -266,15 +267,25 @@ class Session:
             self._after_prompt = flow.start(self._prompt)
         return self._after_prompt.fork()
 
-    def _piece(self, work: Callable[[], Any], seconds: float, render: _Renderer, row_held: bool = False) -> Steps:
+    def _piece(
+        self,
+        work: Callable[[], Any],
+        seconds: float,
+        render: _Renderer,
+        row_held: bool = False,
+        order: Callable[[], Any] | None = None,
+    ) -> Steps:
         """Do device work for so many seconds of audio in its turn, again when memory was short; returns its result. row_held:
-        GiveWay is the caller's, who has a row to give back first."""
+        GiveWay is the caller's, who has a row to give back first. order: what the flow has to solve for it; None for a prefill."""
         while True:
             try:
+                wanted = order and order()
                 if self.job.stream:
-                    yield Piece(self.asked_s if self.dry_s is None else self.dry_s, self.dry_s is not None)
+                    heard = self.dry_s is not None
+                    due_s = self.dry_s if heard else self.asked_s
+                    yield Piece(due_s, heard, not heard and order is not None, order is None, wanted)
                 else:
-                    yield Piece(self.clock() + seconds)
+                    yield Piece(self.clock() + seconds, prefill=order is None, order=wanted)
                 return work()
             except torch.OutOfMemoryError:
                 self._give_up(render)
@@ -296,7 +307,12 @@ class Session:
     def _rendered(self, render: _Renderer, row_held: bool = False) -> Steps:
         """Give out what can be rendered of a stream."""
         while render.due():
-            yield from self._piece(render.give, len(render.tokens) / TOKEN_RATE_HZ, render, row_held)
+            yield from self._piece(render.give, len(render.tokens) / TOKEN_RATE_HZ, render, row_held, render.order)
+
+    def _rest(self, render: _Renderer) -> Steps:
+        """Render what is left of a segment."""
+        seconds = len(render.tokens) / TOKEN_RATE_HZ
+        yield from self._piece(render.render_rest, seconds, render, order=render.order_of_rest)
 
     def _give_up(self, render: _Renderer) -> None:
         """Forget what can be computed again."""
@@ -311,7 +327,7 @@ class Session:
             for at in range(0, len(segment.source_tokens), 25):
                 render.take(list(segment.source_tokens[at : at + 25]))
                 yield from self._rendered(render)
-            yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
+            yield from self._rest(render)
             render.release()
             tokens = len(segment.source_tokens)
         else:
@@ -335,7 +351,7 @@ class Session:
                         render.drop(self.guard.loop_tokens)
                     yield from self._rendered(render)
                     final = final or render.heard
-                    yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
+                    yield from self._rest(render)
                     if not segment.fixed_tokens:
                         verdict = self._judged(verdict, render)
             except NotFinite:
@@ -391,6 +407,7 @@ class Session:
             try:
                 began = self.clock()
                 while True:
+                    self.lacking = render.lacking()
                     progress = yield Tokens(pool, row)
                     self.cost.add("decode", self.clock() - began)
                     self.cost.rows = max(self.cost.rows, pool.active)
@@ -491,7 +508,7 @@ class Session:
         if verdict == LOOP:
             render.drop(self.guard.loop_tokens)
         if heard:
-            yield from self._piece(render.render_rest, len(render.tokens) / TOKEN_RATE_HZ, render)
+            yield from self._rest(render)
             verdict = self._judged(verdict, render)
         tokens = len(heard)
         if (
@@ -548,12 +565,27 @@ class _Renderer:
         self.rest = np.zeros(0, np.float32)
         self.heard = False
 
+    def _on_device(self, tokens: list[int]) -> Tensor:
+        return torch.tensor(tokens, dtype=torch.int64, device=self.session.stages.lm.device)
+
     def take(self, tokens: list[int]) -> None:
         self.tokens += self.limiter.keep(tokens)
 
     def due(self) -> bool:
         """Whether there is a chunk to give."""
         return False
+
+    def lacking(self) -> int:
+        """How many more tokens make a chunk of a stream due."""
+        return 0
+
+    def order(self) -> Any:
+        """What the flow has to solve for `give`, where it can do so for several at once; None where it cannot, or needs not."""
+        return None
+
+    def order_of_rest(self) -> Any:
+        """The same for `render_rest`."""
+        return None
 
     def forget(self) -> None:
         """Nothing is held between two calls."""
@@ -565,15 +597,29 @@ class _Renderer:
 class _Whole(_Renderer):
     """Renders a segment in one piece when its tokens are complete."""
 
+    asked = None
+
     def drop(self, count: int) -> None:
         """Forget the last `count` tokens, but not all."""
         del self.tokens[max(1, len(self.tokens) - count) :]
 
+    def order_of_rest(self) -> Any:
+        self.asked, flow = None, self.session.stages.flow
+        if isinstance(flow, GroupingFlow):
+            self.asked = flow.order(self._on_device(self.tokens), self.session._prompt)
+        return self.asked
+
+    def forget(self) -> None:
+        self.asked = None
+
     def render_rest(self) -> None:
         session, stages = self.session, self.session.stages
         began = session.clock()
-        tokens = torch.tensor(self.tokens, dtype=torch.int64, device=stages.lm.device)
-        mel = stages.flow.whole([tokens], [session._prompt])[0]
+        if self.asked is not None and self.asked.mel is not None:
+            mel = self.asked.mel
+        else:
+            mel = stages.flow.whole([self._on_device(self.tokens)], [session._prompt])[0]
+        self.asked = None
         if session.job.speed != 1.0:
             mel = stages.stretch(mel, session.job.speed)
         mel = _finite(mel)
@@ -599,10 +645,26 @@ class _Stream(_Renderer):
     def due(self) -> bool:
         return self.flow_state is None or len(self.tokens) >= self._needed()
 
+    def lacking(self) -> int:
+        needed = self.block if self.flow_state is None else self._needed()
+        return max(0, needed - len(self.tokens))
+
     def _needed(self) -> int:
         """Tokens of the next chunk: no more, however many are there, or the load would move the borders of chunks."""
         needed = self.session.stages.flow.tokens_to_next(self.flow_state)
         return needed + (self.session.hop.blocks(self.chunk) - 1) * self.block
+
+    def order(self) -> Any:
+        return self._ordered(self._needed(), final=False) if self.flow_state is not None else None
+
+    def order_of_rest(self) -> Any:
+        return self._ordered(len(self.tokens), final=True) if self.flow_state is not None else None
+
+    def _ordered(self, count: int, final: bool) -> Any:
+        flow = self.session.stages.flow
+        if not isinstance(flow, GroupingFlow):
+            return None
+        return flow.next_order(self.flow_state, self._on_device(self.tokens[:count]), final=final)
 
     def give(self) -> None:
         """What is heard makes the next hop longer; silence that is held back does not."""
@@ -637,9 +699,6 @@ class _Stream(_Renderer):
             session.stages.vocoder.advance(vocoder_state, mel)
         self.flow_state, self.vocoder_state = flow_state, vocoder_state
         session.cost.add("flow", session.clock() - began)
-
-    def _on_device(self, tokens: list[int]) -> Tensor:
-        return torch.tensor(tokens, dtype=torch.int64, device=self.session.stages.lm.device)
 
     def _render(self, count: int, final: bool) -> np.ndarray:
         session, stages = self.session, self.session.stages

@@ -30,6 +30,8 @@ from cosy_engine.scheduling.session import DecodeFailed, GiveWay, Pause, Session
 log = logging.getLogger(__name__)
 
 SHORT_PIECE_S = 0.002  # pieces that take less together do not wait for another look at the decode batch
+SPARE_S = 0.25  # what a listener has in hand beyond the margin while no tokens are decoded for others' first sounds
+PREFILLS_S = 0.02  # nor do prefills: what comes at once is decoded, and then rendered, together
 REMEDY = "shorten the text or the reference, or start with fewer --slots"
 RECENT = 0.1  # weight of the newest piece or launch in their mean times
 
@@ -269,9 +271,14 @@ class Worker:
         return [s for s in self._running if s.cancelled.is_set() or not s.waiting()]
 
     def _turn(self, ready: list[Session]) -> None:
-        pieces = any(isinstance(self._running[session].wants, policy.Piece) for session in ready)
+        pieces = [turn.wants for s in ready if isinstance((turn := self._running[s]).wants, policy.Piece)]
+        count = 1
+        if any(not piece.prefill for piece in pieces):
+            near_s = self.clock() + self._margin_s + SPARE_S
+            dry = any(s.dry_s is not None and s.dry_s < near_s for s in ready)
+            sounds = 0 if dry else sum(piece.first for piece in pieces)
+            count = policy.launches(self._piece_s, self._launch_s, sounds, self._launches_to_first_sounds())
         pools = {self._running[session].pool: None for session in ready}  # in order
-        count = policy.launches(self._piece_s, self._launch_s) if pieces else 1
         news = {pool: self._advance(pool, count) for pool in pools if pool is not None and pool.active}
         for session in ready:
             turn = self._running[session]
@@ -287,17 +294,52 @@ class Worker:
         self._relieve()
 
     def _pieces(self) -> None:
-        """One piece of work, or a few that take no time."""
+        """One piece of work, a few that take no time, or renderings that take less together."""
         began = now = self.clock()
-        while now - began < SHORT_PIECE_S:
+        while True:
             wanting = [(s, t.wants) for s, t in self._running.items() if isinstance(t.wants, policy.Piece)]
             if not wanting:
                 return
-            session, _ = wanting[policy.next_piece([piece for _, piece in wanting], now + self._margin_s)]
-            self._step(session, None)
+            urgent_s = now + self._margin_s
+            ranked = [wanting[i] for i in policy.ranked([piece for _, piece in wanting], urgent_s)]
+            if now > began and now - began >= (PREFILLS_S if ranked[0][1].prefill else SHORT_PIECE_S):
+                return
+            group = self._solved([ranked[0], *(one for one in ranked[1:] if _alike(one[1].order, ranked[0][1].order))])
+            for session in group:
+                self._step(session, None)
             before, now = now, self.clock()
-            if now - before >= SHORT_PIECE_S:
-                self._piece_s += RECENT * (now - before - self._piece_s) if self._piece_s else now - before
+            took = (now - before) / len(group)
+            if took >= SHORT_PIECE_S:
+                self._piece_s += RECENT * (took - self._piece_s) if self._piece_s else took
+
+    def _launches_to_first_sounds(self) -> int:
+        """Decode launches after which the tokens of all first sounds are there that are being decoded now."""
+        steps = [
+            math.ceil(s.lacking / t.pool.steps)
+            for s, t in self._running.items()
+            if isinstance(t.wants, Tokens) and s.dry_s is None
+        ]
+        return max(steps, default=0)
+
+    def _solved(self, ranked: list[tuple[Session, policy.Piece]]) -> list[Session]:
+        """Whose pieces are done now: the first's, and those whose flow was solved together with it. What fails here is tried again
+        by each alone, and fails alone."""
+        orders = [piece.order for _, piece in ranked]
+        flow = orders[0] and orders[0].flow
+        count = policy.together([order.size for order in orders], flow.groups) if flow and len(orders) > 1 else 1
+        if count > 1:
+            began = self.clock()
+            try:
+                flow.solve(orders[:count])
+            except torch.OutOfMemoryError:
+                log.warning("memory ran out for %d renderings at once: they are made one by one", count)
+                count = 1
+            except Exception:
+                log.exception("%d renderings at once failed: they are made one by one", count)
+                count = 1
+            for session, _ in ranked[:count] if count > 1 else ():
+                session.cost.add("flow", (self.clock() - began) / count)
+        return [session for session, _ in ranked[:count]]
 
     def _relieve(self) -> None:
         """Memory ran out for some: the newest request that can gives way, and waits for a slot that others leave."""
@@ -341,7 +383,9 @@ class Worker:
                 self._chores.popleft()
 
     def _advance(self, pool: Any, count: int) -> dict[int, Any] | Exception:
-        """Results of the last launch, with `count` more on their way. A failure is told to every row's session."""
+        """Results of the last launch, with `count` more on their way; none of either for 0. A failure is told to every row's session."""
+        if not count:
+            return {}
         began = self.clock()
         try:
             results = pool.collect()
@@ -407,3 +451,8 @@ class _Turn:
     wants: Tokens | policy.Piece | Pause | None = None
     pool: Any = None
     short_at: int | None = None
+
+
+def _alike(order: Any, first: Any) -> bool:
+    """Whether what the flow is to solve for two renderings can be solved at once."""
+    return order is not None and first is not None and order.flow is first.flow and policy.near(order.size, first.size)

@@ -16,7 +16,7 @@ SIZES = {
     "v3": replace(models.TINY["v3"].estimator, dim=256, head_dim=16, heads=2),
 }
 KERNELS = FlowKernels(attention=((64, 32, 4, 2),))
-BY_LIBRARY = FlowKernels(attention=((64, 32, 4, 2),), norm=(LIBRARY,), add=(LIBRARY,), conv=(LIBRARY,))
+BY_LIBRARY = FlowKernels(attention=((64, 32, 4, 2),), add=(LIBRARY,), conv=(LIBRARY,))
 
 
 def flow_of(version: str, monkeypatch):

@@ -64,12 +64,13 @@ def test_fifty_listeners_who_leave_after_the_first_chunk_leave_nothing(worker):
         assert request.finished.wait(5) and time.monotonic() - began < 1.0
 
     leave()
-    threads = threading.active_count()
+    gc.collect()
+    threads, kept = threading.active_count(), sum(type(o) is Session for o in gc.get_objects())
     for _ in range(50):
         leave()
     gc.collect()
     assert threading.active_count() == threads and worker.load() == (0, 0) and stages.pool.active == 0
-    assert sum(type(o) is Session for o in gc.get_objects()) <= 1
+    assert sum(type(o) is Session for o in gc.get_objects()) <= max(1, kept)
 
 
 def test_one_word_does_not_wait_for_a_book(worker):

@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cosy_engine.scheduling.policy import Piece, Rate, Waiting, launches, line, next_piece, starts_s
+from cosy_engine.scheduling.policy import (
+    Piece,
+    Rate,
+    Waiting,
+    launches,
+    line,
+    near,
+    next_piece,
+    ranked,
+    starts_s,
+    together,
+)
 
 
 def order(clients: str, running: str = "", served: dict | None = None) -> str:
@@ -95,6 +106,30 @@ def test_no_piece_waits_for_ever_behind_shorter_ones(works):
 def test_decoding_keeps_its_share_beside_long_pieces():
     assert launches(0.3, 0.003) == 4 and launches(0.02, 0.002) == 2
     assert launches(0.001, 0.002) == launches(0.0, 0.0) == 1
+    assert launches(0.3, 0.003, sounds=1, tokens=5) == 0
+    assert launches(0.3, 0.003, tokens=7) == 7 and launches(0.3, 0.003, tokens=2) == 4
+
+
+def test_prefills_go_first_so_that_requests_are_decoded_together_but_not_before_a_glitch():
+    dry, sound, prefill = Piece(10.0, playing=True), Piece(1.0, first=True), Piece(5.0, prefill=True)
+    assert ranked([sound, prefill, dry], urgent_s=10.1) == [2, 1, 0]
+    assert ranked([sound, prefill, dry], urgent_s=9.0) == [1, 0, 2]
+
+
+def test_renderings_are_made_together_in_the_largest_number_there_is():
+    def groups(size):
+        return (2, 4) if size <= 200 else (2,)
+
+    assert together([100], groups) == 1
+    assert together([100, 200, 150], groups) == 2
+    assert together([100, 200, 150, 200, 100], groups) == 4
+    assert together([100, 300, 100, 100], groups) == 2
+    assert together([100, None, 100], groups) == together([None, 100], groups) == 1
+
+
+def test_only_renderings_of_about_one_size_are_padded_to_each_other():
+    assert near(300, 400) and near(400, 300) and near(200, 200)
+    assert not near(200, 400) and not near(None, 200) and not near(200, None)
 
 
 def test_waits_follow_from_the_audio_still_to_be_made():

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from cosy_engine.errors import Busy, Cancelled
+from cosy_engine.scheduling import policy
 from cosy_engine.scheduling.session import Session
 from cosy_engine.scheduling.worker import Worker
 from tests import fakes
@@ -204,3 +206,59 @@ def test_the_rate_is_seconds_of_audio_in_a_second_of_work(worker):
     worker.call(lambda: None)
     assert worker._rate.per_s >= 0.5 * audio_s / (time.perf_counter() - began)
     np.testing.assert_allclose(worker._rate.made_s, audio_s, rtol=0.1)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("failures", [(), (RuntimeError("no"),), (torch.OutOfMemoryError(),)])
+def test_renderings_that_are_wanted_at_once_are_solved_together_or_else_alone(stream, failures):
+    """What fails for two is made for each alone; every listener hears what a lone one does."""
+    worker = Worker(slots=3, queue=0)
+    try:
+        lone = session("a" * 50, stages=fakes.stages(SPEECH), stream=stream)
+        worker.submit(lone)
+        expected = np.concatenate([chunk.samples for chunk in lone.audio()])
+        flow, all_there = fakes.FakeGroupingFlow(*failures), threading.Event()
+        stages = replace(fakes.stages(SPEECH), flow=flow)
+        crowd = [session("a" * 50, stages=stages, stream=stream) for _ in range(3)]
+        holder = threading.Thread(target=worker.call, args=(all_there.wait,))
+        holder.start()
+        for one in crowd:
+            worker.submit(one)
+        all_there.set()
+        holder.join()
+        for one in crowd:
+            assert np.array_equal(np.concatenate([chunk.samples for chunk in one.audio()]), expected)
+        together = [count for count in flow.solved if count > 1]
+        assert together and set(together) == {2} and len(together) >= len(failures)
+        assert worker.load() == (0, 0)
+    finally:
+        worker.close()
+
+
+def test_a_first_sound_waits_for_one_piece_of_others_only():
+    """Its tokens are decoded beside the piece that is being made, however many launches they take."""
+    worker = Worker(slots=2, queue=0)
+    try:
+        stages = fakes.stages(SPEECH)
+        may_launch, launch = threading.Semaphore(20), stages.pool.launch
+        stages.pool.launch = lambda: may_launch.acquire(timeout=10) and launch()
+        early, late = (session("a" * 50, stages=stages, stream=True) for _ in range(2))
+        worker.submit(early)
+        while worker.steps < 20:
+            time.sleep(0.001)
+        early.dry_s = time.perf_counter() + 60  # as if a minute of it had been heard and made
+        pieces, step = [], worker._step
+
+        def noted(one, news):
+            if one is early and isinstance(worker._running[one].wants, policy.Piece):
+                pieces.append(late.cost.samples)
+            step(one, news)
+
+        worker._step = noted
+        worker.submit(late)
+        may_launch.release(1000)
+        assert len(next(late.audio()).samples)
+        assert pieces.count(0) <= 2  # its state is made, and a chunk
+        list(early.audio())
+    finally:
+        worker.close()
