@@ -69,13 +69,19 @@ def ranked(pieces: Sequence[Piece], urgent_s: float) -> list[int]:
     return sorted(range(len(pieces)), key=key)
 
 
-def together(sizes: Sequence[int | None], groups: Callable[[int], Sequence[int]]) -> int:
-    """How many of ranked renderings are made at once, the first with those next to it. sizes: to what each is padded, None where
-    it must be alone. groups: largest size -> numbers that can be made at once."""
-    for count in range(len(sizes), 1, -1):
+def together(sizes: Sequence[int | None], groups: Callable[[int], Sequence[int]], most: int) -> int:
+    """How many of ranked renderings are made at once, the first with those next to it, up to `most`. sizes: to what each is padded,
+    None where it must be alone. groups: largest size -> numbers that can be made at once."""
+    for count in range(min(most, len(sizes)), 1, -1):
         if None not in sizes[:count] and count in groups(max(sizes[:count])):
             return count
     return 1
+
+
+def most_together(first: bool, running: int) -> int:
+    """Renderings made at once: any number of first sounds, for which all wait anyway; else an eighth of those who have slots, and
+    two at least. More save time, but whoever comes meanwhile waits for all of them."""
+    return running if first else max(2, running // 8)
 
 
 def near(size: int | None, first: int | None) -> bool:

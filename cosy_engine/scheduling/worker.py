@@ -326,7 +326,10 @@ class Worker:
         by each alone, and fails alone."""
         orders = [piece.order for _, piece in ranked]
         flow = orders[0] and orders[0].flow
-        count = policy.together([order.size for order in orders], flow.groups) if flow and len(orders) > 1 else 1
+        count = 1
+        if flow and len(orders) > 1:
+            most = policy.most_together(ranked[0][1].first, len(self._running))
+            count = policy.together([order.size for order in orders], flow.groups, most)
         if count > 1:
             began = self.clock()
             try:

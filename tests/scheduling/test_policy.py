@@ -12,6 +12,7 @@ from cosy_engine.scheduling.policy import (
     Waiting,
     launches,
     line,
+    most_together,
     near,
     next_piece,
     ranked,
@@ -120,11 +121,17 @@ def test_renderings_are_made_together_in_the_largest_number_there_is():
     def groups(size):
         return (2, 4) if size <= 200 else (2,)
 
-    assert together([100], groups) == 1
-    assert together([100, 200, 150], groups) == 2
-    assert together([100, 200, 150, 200, 100], groups) == 4
-    assert together([100, 300, 100, 100], groups) == 2
-    assert together([100, None, 100], groups) == together([None, 100], groups) == 1
+    assert together([100], groups, 8) == 1
+    assert together([100, 200, 150], groups, 8) == 2
+    assert together([100, 200, 150, 200, 100], groups, 8) == 4
+    assert together([100, 200, 150, 200, 100], groups, 3) == 2
+    assert together([100, 300, 100, 100], groups, 8) == 2
+    assert together([100, None, 100], groups, 8) == together([None, 100], groups, 8) == 1
+
+
+def test_few_who_listen_make_small_groups_and_first_sounds_any():
+    assert most_together(False, 3) == most_together(False, 16) == 2 and most_together(False, 32) == 4
+    assert most_together(True, 32) == 32
 
 
 def test_only_renderings_of_about_one_size_are_padded_to_each_other():
