@@ -90,7 +90,7 @@ class RowsConfig(FusedConfig):
 
 def best_config(rows: int, dtype: torch.dtype = torch.float16) -> FusedConfig:
     """Block sizes of the fastest chains that bench/decode_sweep.py found on an H200 in fp16: 0.440, 0.604 and 0.729 ms a step at
-    1, 8 and 32 rows (bench/results/h200-v3-fp16.json).
+    1, 8 and 32 rows, from position 150 to 450.
 
     fp32 takes twice the registers and shared memory: smaller blocks, so that it runs on smaller GPUs too.
     """

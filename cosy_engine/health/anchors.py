@@ -62,7 +62,7 @@ ANCHORS: tuple[Anchor, ...] = (
     Anchor("CPU", "v3 on a CPU, not stated which", "VoiceStudio pull request 2258", rtf=(3.2, 3.2)),
     Anchor(how="v3 eager fp32", ms_per_token=(21.6, 21.6), rtf=(0.54, 0.54), first_s=(2.17, 2.17), **_OFFICIAL),
     Anchor(how="v3 eager fp16 (autocast)", ms_per_token=(21, 57), rtf=(1.59, 1.59), first_s=(2.52, 2.52), **_OFFICIAL),
-    Anchor(how="v3 CUDA Graph fp16, this program", ms_per_token=(1.73, 1.73), rtf=(0.053, 0.053), first_s=(0.112, 0.112), **_OWN),
-    Anchor(how="v3 fused fp16, this program", ms_per_token=(0.61, 0.61), rtf=(0.021, 0.021), first_s=(0.074, 0.074), **_OWN),
+    Anchor(how="v3 CUDA Graph fp16, this program", ms_per_token=(1.46, 1.46), rtf=(0.042, 0.042), first_s=(0.075, 0.075), **_OWN),
+    Anchor(how="v3 fused fp16, this program", ms_per_token=(0.45, 0.45), rtf=(0.014, 0.014), first_s=(0.030, 0.030), **_OWN),
     Anchor(how="v2 eager fp32", ms_per_token=(22.7, 22.7), rtf=(0.69, 0.69), first_s=(1.41, 1.41), **_OFFICIAL),
 )  # fmt: skip
