@@ -148,7 +148,7 @@ def open_page(browser, server, desk):
         if script:
             page.add_init_script(script)
         page.goto(url or server.url)
-        page.wait_for_selector("#generate", timeout=30_000)
+        page.wait_for_selector("#generate", timeout=90_000)
         opened.append(page if context is desk else context)
         return page
 

@@ -14,9 +14,9 @@ LONG = "This is one sentence of many, and it goes on for a while before it ends.
 
 def upload(page, clip, box="reference"):
     page.locator(f"#{box} input[type=file]").set_input_files(str(clip))
-    page.wait_for_selector(f"#{box} audio", timeout=20_000, state="attached")
+    page.wait_for_selector(f"#{box} audio", timeout=90_000, state="attached")
     if box == "reference":
-        page.wait_for_selector("#clip-facts .facts, #clip-facts .note.bad", timeout=20_000)
+        page.wait_for_selector("#clip-facts .facts, #clip-facts .note.bad", timeout=90_000)
 
 
 def fill(page, clip=None, text=TEXT, transcript=WORDS, seed="5"):
@@ -32,14 +32,14 @@ def settings(page):
     """Open the settings."""
     if not page.locator("#seed").is_visible():
         page.locator("#settings > button, #settings .label-wrap").first.click()
-        page.wait_for_selector("#seed", timeout=10_000)
+        page.wait_for_selector("#seed", timeout=90_000)
 
 
 def choose(page, mode):
     """Click a mode by its id."""
     old = page.locator("#mode-hint").inner_text()
     page.locator(f"#mode input[value={mode}]").click()
-    page.wait_for_function(f"document.querySelector('#mode-hint').innerText !== {old!r}", timeout=10_000)
+    page.wait_for_function(f"document.querySelector('#mode-hint').innerText !== {old!r}", timeout=90_000)
     page.wait_for_timeout(50)
 
 
@@ -53,7 +53,7 @@ def generate(page):
 
 def takes(page, count):
     page.wait_for_function(
-        f"document.querySelectorAll('ol.takes:not(.voices) > li').length === {count}", timeout=30_000
+        f"document.querySelectorAll('ol.takes:not(.voices) > li').length === {count}", timeout=90_000
     )
 
 
@@ -62,7 +62,7 @@ def metric(page, name):
 
 
 def save(page, click) -> bytes:
-    with page.expect_download(timeout=20_000) as info:
+    with page.expect_download(timeout=90_000) as info:
         click()
     return Path(info.value.path()).read_bytes()
 
@@ -79,7 +79,7 @@ def result_wav(page) -> np.ndarray:
 
 def player(page) -> dict:
     """The player's numbers, when it has played to the end."""
-    page.wait_for_function("['done', 'failed'].includes(window.cosyPlayer.stats.state)", timeout=30_000)
+    page.wait_for_function("['done', 'failed'].includes(window.cosyPlayer.stats.state)", timeout=90_000)
     return page.evaluate("window.cosyPlayer.stats")
 
 

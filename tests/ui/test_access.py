@@ -38,7 +38,7 @@ def test_chinese_dark_phone_one_column_and_server_messages_in_chinese(open_page,
     page = open_page(width=390, height=844, locale="zh-CN", color_scheme="dark")
     assert page.get_by_text("要合成的文本").first.is_visible()
     page.locator("#generate").click()
-    page.get_by_text("缺少参考音频").first.wait_for(timeout=15_000)
+    page.get_by_text("缺少参考音频").first.wait_for(timeout=90_000)
     fill(page, long_clip, text=LONG[:200] + "<break>")
     assert "只使用音频的" in page.locator("#transcript-note").inner_text()
     generate(page)
@@ -141,8 +141,8 @@ def test_with_ffmpeg_gradios_own_stream_is_the_last_fallback(open_page, engine, 
             "document.addEventListener('playing', e => { window.heard = e.target.closest('.block')?.id }, true)"
         )
         page.locator("#generate").click()
-        page.wait_for_function("window.heard === 'fallback'", timeout=30_000)
-        page.wait_for_selector("#metrics", timeout=30_000)
+        page.wait_for_function("window.heard === 'fallback'", timeout=90_000)
+        page.wait_for_selector("#metrics", timeout=90_000)
         assert result_wav(page).any()
         page.goto("about:blank")  # its player asks for more until it goes, and the server ends first
 
@@ -151,19 +151,19 @@ def test_behind_a_path_prefix_with_consent_examples_and_transcription(open_page,
     with behind_prefix(shared_server.url, "/voice") as url:
         page = open_page(url)
         page.locator("#examples").get_by_text("anna").first.click()
-        page.wait_for_function("document.querySelector('#transcript textarea').value !== ''", timeout=15_000)
-        page.wait_for_selector("#clip-facts .facts", timeout=15_000)
+        page.wait_for_function("document.querySelector('#transcript textarea').value !== ''", timeout=90_000)
+        page.wait_for_selector("#clip-facts .facts", timeout=90_000)
         assert page.locator("#transcript textarea").input_value() == WORDS
         page.locator("#transcribe").click()
-        page.wait_for_function("document.querySelector('#transcript textarea').value === '4.0 seconds'", timeout=15_000)
+        page.wait_for_function("document.querySelector('#transcript textarea').value === '4.0 seconds'", timeout=90_000)
         page.locator("#text textarea").fill(LONG[:100])
         page.locator("#generate").click()
-        page.get_by_text("tick the box above the button").first.wait_for(timeout=15_000)
+        page.get_by_text("tick the box above the button").first.wait_for(timeout=90_000)
         assert shared_server.engine.worker.load() == (0, 0)
         page.get_by_role("tab", name="Voices").click()
         page.locator("#voice-name :is(input, textarea)").first.fill("Anna")
         page.locator("#voice-save").click()
-        page.get_by_text("tick the box above the button").last.wait_for(timeout=15_000)
+        page.get_by_text("tick the box above the button").last.wait_for(timeout=90_000)
         assert page.locator("#voices li").count() == 0
         broken = {"name": "x.safetensors", "mimeType": "application/octet-stream", "buffer": b"nothing"}
         page.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(
@@ -173,7 +173,7 @@ def test_behind_a_path_prefix_with_consent_examples_and_transcription(open_page,
         assert "tick the box" in page.locator("#voice-status").inner_text()
         page.locator("#voices-consent input").check()  # given once, it is given
         page.locator("#voice-save").click()
-        page.get_by_text("“Anna” is saved").wait_for(timeout=15_000)
+        page.get_by_text("“Anna” is saved").wait_for(timeout=90_000)
         page.get_by_role("tab", name="Clone").click()
         page.wait_for_function("document.querySelector('#consent input').checked")
         generate(page)
@@ -189,7 +189,7 @@ def test_behind_a_path_prefix_with_consent_examples_and_transcription(open_page,
 def test_transcription_that_is_off_says_why(open_page):
     page = open_page()
     assert page.locator("#transcribe").is_disabled()
-    page.get_by_text("start with --whisper").wait_for(timeout=10_000)
+    page.get_by_text("start with --whisper").wait_for(timeout=90_000)
     choose(page, "cross_lingual")
     assert not page.locator("#transcribe").is_visible()
 
@@ -200,7 +200,7 @@ def test_the_microphone_gives_a_reference(open_page, server):
     page.locator("#reference .record-button").first.click()
     page.wait_for_timeout(1500)
     page.locator("#reference .stop-button").first.click()
-    page.wait_for_selector("#clip-facts .facts, #clip-facts .note.bad", timeout=15_000)
+    page.wait_for_selector("#clip-facts .facts, #clip-facts .note.bad", timeout=90_000)
     assert idle(server.engine, page)
 
 
@@ -230,10 +230,10 @@ def test_a_file_of_another_kind_or_size_is_refused_in_words_and_the_next_one_wor
     with open(tmp_path / "huge.wav", "wb") as huge:
         huge.truncate(51_000_000)
     page.locator("#reference input[type=file]").set_input_files(str(tmp_path / "notes.txt"))
-    page.locator("#clip-facts").get_by_text("notes.txt 是文本文件").wait_for(timeout=15_000)
-    page.wait_for_selector("#reference audio", state="detached", timeout=10_000)
+    page.locator("#clip-facts").get_by_text("notes.txt 是文本文件").wait_for(timeout=90_000)
+    page.wait_for_selector("#reference audio", state="detached", timeout=90_000)
     page.locator("#reference input[type=file]").set_input_files(str(tmp_path / "huge.wav"))
-    page.get_by_text("huge.wav 超过 50 MB").wait_for(timeout=10_000)
+    page.get_by_text("huge.wav 超过 50 MB").wait_for(timeout=90_000)
     assert page.locator(".toast-body").count() == 0
     drop = """async (data) => {
       const held = new DataTransfer();
@@ -242,5 +242,5 @@ def test_a_file_of_another_kind_or_size_is_refused_in_words_and_the_next_one_wor
       zone.dispatchEvent(new DragEvent("drop", {dataTransfer: held, bubbles: true, cancelable: true}));
     }"""
     page.evaluate(drop, base64.b64encode(clip.read_bytes()).decode())
-    page.wait_for_selector("#clip-facts .facts", timeout=15_000)
+    page.wait_for_selector("#clip-facts .facts", timeout=90_000)
     assert page.get_by_text("超过 50 MB").count() == 0

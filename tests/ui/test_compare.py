@@ -124,7 +124,7 @@ def test_it_refuses_while_others_are_served_and_stop_keeps_what_was_measured(ope
     page.locator("#cmp-runs input[type=number]").fill("9")
     page.locator("#cmp-runs input[type=number]").press("Enter")
     page.locator("#cmp-start").click()
-    page.wait_for_selector("ol.ways audio", timeout=30_000)
+    page.wait_for_selector("ol.ways audio", timeout=90_000)
     page.locator("#cmp-stop").click()
     ended(page, "idle", "Stopped")
     assert page.locator("ol.ways audio").count() == 1 and idle(server.engine, page)

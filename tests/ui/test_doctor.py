@@ -94,9 +94,7 @@ def test_this_machine_is_examined_and_the_report_copied(open_page, engine, brows
         assert "Running on the CPU" in page.locator("[data-code=cpu_only]").inner_text()
         table = page.locator("table.tokens").inner_text()
         foretold, stand_in = (float(x) for x in re.search(r"eager fp32\s+([\d.]+)\s+([\d.]+)", table).groups())
-        assert (
-            0.4 < foretold / stand_in < 2.5
-        )  # two ways to the same figure; other programs share the cores of a test machine
+        assert 0.2 < foretold / stand_in < 5  # two ways to one figure; other programs share the cores of a test machine
         assert page.locator("#doc-anchors .own").count() == 2
         facts = {f.get_attribute("data-fact") for f in page.locator("[data-fact]").all()}
         assert {
@@ -145,7 +143,7 @@ def test_it_refuses_while_others_are_served(open_page, server):
     doctor_tab(page)
     other = server.engine.speak(Request(text=LONG, reference=speechlike(4.0), transcript=WORDS, seed=1))
     page.locator("#doc-start").click()
-    page.wait_for_selector("#doc-status .status.bad:has-text('being served')", timeout=20_000)
+    page.wait_for_selector("#doc-status .status.bad:has-text('being served')", timeout=90_000)
     other.close()
     assert idle(server.engine, page)
 
@@ -165,7 +163,7 @@ def test_strangers_see_the_machine_and_nothing_of_its_owner(open_page, engine, m
             assert private not in shown, private
         first = page.locator("[data-fact=launch] dd").inner_text()
         page.locator("#doc-start").click()
-        page.wait_for_selector("#doc-status .status.idle:has-text('in 0 s')", timeout=20_000)
+        page.wait_for_selector("#doc-status .status.idle:has-text('in 0 s')", timeout=90_000)
         assert page.locator("[data-fact=launch] dd").inner_text() == first  # not measured again for the next stranger
 
 

@@ -3,6 +3,8 @@
 import io
 import json
 import re
+import threading
+import time
 import zipfile
 from pathlib import Path
 
@@ -33,7 +35,7 @@ from tests.ui.steps import (
 pytestmark = pytest.mark.browser
 
 
-def status(page, words, timeout=30_000):
+def status(page, words, timeout=90_000):
     page.wait_for_function(
         f"document.querySelector('#status').innerText.includes({json.dumps(words)})", timeout=timeout
     )
@@ -106,7 +108,7 @@ def test_stop_ends_the_work_at_once_and_the_next_job_runs(open_page, clip, serve
     page.wait_for_function("window.cosyPlayer.stats.state === 'playing'", timeout=60_000)
     page.locator("#text textarea").fill("Another text.")
     page.locator("#generate").click()
-    page.wait_for_function("document.querySelector('ol.takes li').innerText.includes('Another text.')", timeout=30_000)
+    page.wait_for_function("document.querySelector('ol.takes li').innerText.includes('Another text.')", timeout=90_000)
     takes(page, 4)  # what was heard of the first is kept too
     row = page.locator("ol.takes li").nth(1)
     assert "Stopped" in row.inner_text() and "RTF" in row.inner_text()
@@ -132,14 +134,14 @@ def test_a_take_is_heard_on_while_the_next_is_made_and_only_one_sounds(open_page
     takes(page, 2)
     playing = "[...document.querySelectorAll('audio')].filter(a => !a.paused && a.currentTime > 0.2)"
     page.wait_for_function(
-        f"{playing}.length === 1 && {playing}[0].closest('ol.takes > li:nth-child(2)')", timeout=10_000
+        f"{playing}.length === 1 && {playing}[0].closest('ol.takes > li:nth-child(2)')", timeout=90_000
     )
     page.locator("ol.takes audio").first.evaluate("audio => audio.play()")
     page.wait_for_function(
-        f"{playing}.length === 1 && {playing}[0].closest('ol.takes > li:nth-child(1)')", timeout=10_000
+        f"{playing}.length === 1 && {playing}[0].closest('ol.takes > li:nth-child(1)')", timeout=90_000
     )
     page.locator("#generate").click()
-    page.wait_for_function("[...document.querySelectorAll('audio')].every(a => a.paused)", timeout=10_000)
+    page.wait_for_function("[...document.querySelectorAll('audio')].every(a => a.paused)", timeout=90_000)
     takes(page, 3)
 
 
@@ -206,7 +208,7 @@ def test_every_mistake_is_explained_in_the_page(open_page, clip):
         if with_clip and not page.locator("#clip-facts .facts").count():
             upload(page, clip)
         page.locator("#generate").click()
-        page.get_by_text(re.compile(says)).last.wait_for(timeout=15_000)
+        page.get_by_text(re.compile(says)).last.wait_for(timeout=90_000)
     fill(page, None, TEXT, WORDS, "5")
     for mode, says in (
         ("instruct", "instruction is missing"),
@@ -215,7 +217,7 @@ def test_every_mistake_is_explained_in_the_page(open_page, clip):
     ):
         choose(page, mode)
         page.locator("#generate").click()
-        page.get_by_text(re.compile(says)).last.wait_for(timeout=15_000)
+        page.get_by_text(re.compile(says)).last.wait_for(timeout=90_000)
     assert (
         page.locator("#precision input[value=fp16]").is_disabled()
         and page.locator("#tier input[value=graph]").is_disabled()
@@ -230,18 +232,18 @@ def test_a_file_that_cannot_be_used_is_explained_on_its_card(open_page, tmp_path
     soundfile.write(tmp_path / "short.wav", speechlike(0.2)[1], 24000)
     for name, says in (("notes", "is a text file"), ("silent", "silent"), ("short", "at least 0.5 s")):
         page.locator("#reference input[type=file]").set_input_files(str(tmp_path / f"{name}.wav"))
-        page.get_by_text(re.compile(says)).first.wait_for(timeout=15_000)
-        page.wait_for_selector("#reference audio", state="detached", timeout=10_000)  # no dead player is left
+        page.get_by_text(re.compile(says)).first.wait_for(timeout=90_000)
+        page.wait_for_selector("#reference audio", state="detached", timeout=90_000)  # no dead player is left
         page.wait_for_timeout(300)
         assert page.get_by_text(re.compile(says)).first.is_visible() and not page.locator("#clip-wave .clip").count()
     choose(page, "voice_conversion")
     page.locator("#source input[type=file]").set_input_files(str(tmp_path / "notes.wav"))
-    page.locator("#source-note").get_by_text("is a text file").wait_for(timeout=15_000)
-    page.wait_for_selector("#source audio", state="detached", timeout=10_000)
+    page.locator("#source-note").get_by_text("is a text file").wait_for(timeout=90_000)
+    page.wait_for_selector("#source audio", state="detached", timeout=90_000)
     upload(page, clip, "source")
-    page.locator("#source-note").get_by_text("4.0 s of sound").wait_for(timeout=15_000)
+    page.locator("#source-note").get_by_text("4.0 s of sound").wait_for(timeout=90_000)
     upload(page, clip)
-    page.wait_for_selector("#clip-facts .facts", timeout=15_000)
+    page.wait_for_selector("#clip-facts .facts", timeout=90_000)
 
 
 def test_the_words_of_a_clip_go_with_it_and_come_back(open_page, clip, tmp_path):
@@ -249,7 +251,7 @@ def test_the_words_of_a_clip_go_with_it_and_come_back(open_page, clip, tmp_path)
     box = page.locator("#transcript textarea")
 
     def holds(words):
-        page.wait_for_function(f"document.querySelector('#transcript textarea').value === {words!r}", timeout=15_000)
+        page.wait_for_function(f"document.querySelector('#transcript textarea').value === {words!r}", timeout=90_000)
 
     def take_away():
         page.locator("#reference [aria-label='Clear'], #reference [aria-label='Remove']").first.click()
@@ -262,8 +264,8 @@ def test_the_words_of_a_clip_go_with_it_and_come_back(open_page, clip, tmp_path)
     generate(page)
     take_away()
     holds("")
-    page.locator("#clip-facts").get_by_text("Drop a file above").wait_for(timeout=10_000)
-    page.locator("#words-gone").get_by_text("words of the earlier clip").wait_for(timeout=10_000)
+    page.locator("#clip-facts").get_by_text("Drop a file above").wait_for(timeout=90_000)
+    page.locator("#words-gone").get_by_text("words of the earlier clip").wait_for(timeout=90_000)
     page.locator("[data-act=words-back]").click()
     holds("typed before its clip")
     upload(page, clip)  # they were put back while there was no clip: they are the next one's
@@ -279,11 +281,11 @@ def test_the_words_of_a_clip_go_with_it_and_come_back(open_page, clip, tmp_path)
     holds("of the next one")
     page.locator("ol.takes [data-act=copy]").first.click()  # clip and words of a take come together
     holds("typed before its clip")
-    page.wait_for_selector("#clip-facts .facts", timeout=15_000)
+    page.wait_for_selector("#clip-facts .facts", timeout=90_000)
     page.wait_for_timeout(300)
     holds("typed before its clip")
     page.locator("#examples button").first.click()
-    page.wait_for_function("document.querySelector('.clip')?.dataset.seconds !== '4.0000'", timeout=15_000)
+    page.wait_for_function("document.querySelector('.clip')?.dataset.seconds !== '4.0000'", timeout=90_000)
     page.wait_for_timeout(300)
     assert box.input_value() == Path("assets/voices/bright.txt").read_text().strip()
 
@@ -314,7 +316,7 @@ def test_an_internal_error_is_owned_without_its_secrets(open_page, clip, server,
     with monkeypatch.context() as patch:
         patch.setattr(server.engine, "speak", broken)
         page.locator("#generate").click()
-        page.get_by_text("something failed inside the program").first.wait_for(timeout=15_000)
+        page.get_by_text("something failed inside the program").first.wait_for(timeout=90_000)
     assert "secret detail" not in page.content()
     generate(page)
 
@@ -331,7 +333,7 @@ def test_a_long_clip_gets_a_window_that_moves_and_the_transcript_follows(open_pa
     handle = page.locator(".handle.left")
     handle.focus()
     page.keyboard.press("PageUp")
-    page.wait_for_function(f"document.querySelector('#clip-facts dd').innerText !== {length!r}", timeout=10_000)
+    page.wait_for_function(f"document.querySelector('#clip-facts dd').innerText !== {length!r}", timeout=90_000)
     after = [float(lit.get_attribute(f"data-{end}")) for end in ("start", "end")]
     assert after == [pytest.approx(before[0] + 1, abs=0.01), before[1]]
     assert handle.get_attribute("aria-valuenow") == f"{after[0]:.2f}"
@@ -341,15 +343,15 @@ def test_a_long_clip_gets_a_window_that_moves_and_the_transcript_follows(open_pa
     page.mouse.down()
     page.mouse.move(box["x"] - 50, box["y"] + 30, steps=4)
     page.mouse.up()
-    page.wait_for_function("document.querySelector('#transcript-note').innerText.includes('Only 0.0')", timeout=10_000)
+    page.wait_for_function("document.querySelector('#transcript-note').innerText.includes('Only 0.0')", timeout=90_000)
     page.mouse.click(box["x"] + box["width"] - 2, box["y"] + 30)  # a click elsewhere brings the part there
     seconds = float(lit.get_attribute("data-seconds"))
     page.wait_for_function(
-        f"document.querySelector('#transcript-note').innerText.includes('–{seconds:.1f} s')", timeout=10_000
+        f"document.querySelector('#transcript-note').innerText.includes('–{seconds:.1f} s')", timeout=90_000
     )
     assert float(lit.get_attribute("data-end")) == pytest.approx(seconds, abs=0.01)
     page.mouse.click(box["x"] + 2, box["y"] + 30)
-    page.wait_for_function("document.querySelector('#transcript-note').innerText.includes('Only 0.0')", timeout=10_000)
+    page.wait_for_function("document.querySelector('#transcript-note').innerText.includes('Only 0.0')", timeout=90_000)
     page.locator("#text textarea").fill(TEXT)
     generate(page)
     take = server.sessions.find_take(page.locator("ol.takes li").first.get_attribute("data-take"))
@@ -357,7 +359,7 @@ def test_a_long_clip_gets_a_window_that_moves_and_the_transcript_follows(open_pa
     # a transcript that cannot be what was said
     page.locator("#transcript textarea").fill("word " * 200)
     page.locator("#transcript textarea").press("Tab")
-    page.get_by_text("does not seem to belong").first.wait_for(timeout=10_000)
+    page.get_by_text("does not seem to belong").first.wait_for(timeout=90_000)
 
 
 def test_long_text_is_previewed_marks_are_offered_and_unknown_ones_hinted(open_page):
@@ -367,7 +369,7 @@ def test_long_text_is_previewed_marks_are_offered_and_unknown_ones_hinted(open_p
     page.locator("#text textarea").press("End")
     page.locator("#text textarea").press_sequentially(" now. <break> " + LONG[:300])
     assert "Say it [laughter] now." in page.locator("#text textarea").input_value()
-    page.get_by_text("spoken one after another").wait_for(timeout=10_000)
+    page.get_by_text("spoken one after another").wait_for(timeout=90_000)
     page.locator("#parts summary").click()
     assert page.locator("#parts li").count() >= 2
     assert "no such tag" in page.locator("#parts").inner_text()
@@ -429,7 +431,7 @@ def test_two_takes_are_switched_at_the_same_place_and_compared_blind(open_page, 
     page.locator("ol.takes audio").first.evaluate("audio => audio.play()")
     box.locator("[data-ab=B]").click()
     box.locator("[data-ab=play]").click()
-    page.wait_for_function("window.sounds.slice(-2).every(s => !s.paused && s.currentTime > 0.1)", timeout=10_000)
+    page.wait_for_function("window.sounds.slice(-2).every(s => !s.paused && s.currentTime > 0.1)", timeout=90_000)
     assert page.evaluate("document.querySelector('ol.takes audio').paused")  # one sound at a time
     assert page.evaluate("window.sounds.slice(-2).map(s => s.muted)") == [True, False]
     box.locator("[data-ab=A]").click()
@@ -439,10 +441,10 @@ def test_two_takes_are_switched_at_the_same_place_and_compared_blind(open_page, 
     page.locator("#text textarea").fill("And a third.")
     page.locator("#stream input").uncheck()
     page.locator("#generate").click()
-    page.wait_for_function("window.sounds.slice(-2).every(s => s.paused)", timeout=10_000)
+    page.wait_for_function("window.sounds.slice(-2).every(s => s.paused)", timeout=90_000)
     takes(page, 3)
     page.wait_for_function(
-        "document.querySelector('#history [data-pick=A]').selectedOptions[0].text.startsWith('Take 3')", timeout=10_000
+        "document.querySelector('#history [data-pick=A]').selectedOptions[0].text.startsWith('Take 3')", timeout=90_000
     )
     a.select_option(label=next(t for t in a.locator("option").all_inner_texts() if t.startswith("Take 1")))
     assert not box.locator(".answers").is_visible()
@@ -465,9 +467,9 @@ def test_seeds_are_drawn_kept_and_shown(open_page, clip):
     page.locator("#dice").click()
     page.wait_for_function("document.querySelector('#seed input, #seed textarea').value !== ''")
     assert lock.is_checked()
-    page.get_by_text("Kept: the same inputs give the same audio").wait_for(timeout=10_000)
+    page.get_by_text("Kept: the same inputs give the same audio").wait_for(timeout=90_000)
     page.locator("#lock input").uncheck()
-    page.get_by_text("Drawn anew for every take").wait_for(timeout=10_000)
+    page.get_by_text("Drawn anew for every take").wait_for(timeout=90_000)
     upload(page, clip)
     page.locator("#transcript textarea").fill(WORDS)
     page.locator("#text textarea").fill("Hi.")
@@ -487,26 +489,26 @@ def test_a_voice_is_saved_used_exported_and_imported_and_stays_private(open_page
     page.get_by_role("tab", name="Voices").click()
     assert "Narrator" in page.locator("#voices").inner_text()
     page.locator("#voice-save").click()
-    page.get_by_text("Give the voice a name first").wait_for(timeout=10_000)
+    page.get_by_text("Give the voice a name first").wait_for(timeout=90_000)
     page.locator("#voice-name :is(input, textarea)").first.fill("爷爷 <b>")
     page.locator("#voice-save").click()
-    page.get_by_text("is saved; press Use").wait_for(timeout=20_000)
+    page.get_by_text("is saved; press Use").wait_for(timeout=90_000)
     assert page.locator("#voices li").count() == 2 and "爷爷 <b>" in page.locator("#voices").inner_text()
     page.locator("#voice-save").click()  # once more: nothing is replaced
-    page.get_by_text("“爷爷 <b> (2)” is saved").wait_for(timeout=20_000)
+    page.get_by_text("“爷爷 <b> (2)” is saved").wait_for(timeout=90_000)
     page.locator("#voice-name :is(input, textarea)").first.fill("x" * 61)
     page.locator("#voice-save").click()
-    page.get_by_text("the name has 61 characters, at most 60").wait_for(timeout=10_000)
+    page.get_by_text("the name has 61 characters, at most 60").wait_for(timeout=90_000)
     page.locator("#voices li").nth(1).locator("[data-act=delete-voice]").click()
-    page.get_by_text("“爷爷 <b> (2)” is deleted.").wait_for(timeout=10_000)
+    page.get_by_text("“爷爷 <b> (2)” is deleted.").wait_for(timeout=90_000)
     assert page.locator("#voices li").count() == 2
     page.locator("[data-act=undo-voice]").click()
-    page.get_by_text("“爷爷 <b> (2)” is back.").wait_for(timeout=10_000)
+    page.get_by_text("“爷爷 <b> (2)” is back.").wait_for(timeout=90_000)
     page.locator("#voices li").nth(1).locator("[data-act=delete-voice]").click()
-    page.get_by_text("“爷爷 <b> (2)” is deleted.").wait_for(timeout=10_000)
+    page.get_by_text("“爷爷 <b> (2)” is deleted.").wait_for(timeout=90_000)
     data = save(page, page.locator("#voices li").first.locator("a").click)
     page.locator("#voices [data-act=use-voice]").first.click()
-    page.wait_for_selector("#voice input", timeout=10_000)
+    page.wait_for_selector("#voice input", timeout=90_000)
     assert "No voice is saved" not in page.locator("#voice").inner_text()
     page.locator("#text textarea").fill("Hi.")
     generate(page)
@@ -518,34 +520,34 @@ def test_a_voice_is_saved_used_exported_and_imported_and_stays_private(open_page
     other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(
         str(tmp_path / "grandpa.safetensors")
     )
-    other.get_by_text("“爷爷 <b>” is imported").wait_for(timeout=10_000)  # its name, not the file's
+    other.get_by_text("“爷爷 <b>” is imported").wait_for(timeout=90_000)  # its name, not the file's
     assert other.locator("#voices li").count() == 2
     other.locator("#voice-import input[type=file], input[type=file][accept*=safetensors]").first.set_input_files(
         str(tmp_path / "broken.safetensors")
     )
-    other.get_by_text("is not a usable voice file").wait_for(timeout=10_000)
+    other.get_by_text("is not a usable voice file").wait_for(timeout=90_000)
     other.locator("#voices [data-act=delete-voice]").first.click()
-    other.wait_for_function("document.querySelectorAll('#voices li').length === 1", timeout=10_000)
+    other.wait_for_function("document.querySelectorAll('#voices li').length === 1", timeout=90_000)
 
 
 def test_the_hint_that_no_voice_is_saved_goes_with_the_first_voice(open_page, clip, engine):
     with serving(engine) as server:
         page = open_page(server.url)
         choose(page, "saved_voice")
-        page.locator("#voice").get_by_text("No voice is saved yet").wait_for(timeout=10_000)
+        page.locator("#voice").get_by_text("No voice is saved yet").wait_for(timeout=90_000)
         choose(page, "zero_shot")
         fill(page, clip)
         page.get_by_role("tab", name="Voices").click()
         page.locator("#voice-name :is(input, textarea)").first.fill("Anna")
         page.locator("#voice-save").click()
-        page.locator("#voices [data-act=use-voice]").first.click(timeout=20_000)
-        page.wait_for_selector("#voice input", timeout=10_000)
+        page.locator("#voices [data-act=use-voice]").first.click(timeout=90_000)
+        page.wait_for_selector("#voice input", timeout=90_000)
         assert "No voice is saved yet" not in page.locator("#voice").inner_text()
         page.get_by_role("tab", name="Voices").click()
         page.locator("#voices [data-act=delete-voice]").first.click()
-        page.get_by_text("is deleted").wait_for(timeout=10_000)
+        page.get_by_text("is deleted").wait_for(timeout=90_000)
         page.get_by_role("tab", name="Clone").click()
-        page.locator("#voice").get_by_text("No voice is saved yet").wait_for(timeout=10_000)
+        page.locator("#voice").get_by_text("No voice is saved yet").wait_for(timeout=90_000)
         page.locator("#generate").click()
         status(page, "a saved voice first")
 
@@ -568,9 +570,18 @@ def test_two_users_at_once_each_get_their_own(open_page, clip, server):
 def test_a_full_house_shows_the_place_in_the_queue(open_page, clip, server):
     page = open_page()
     fill(page, clip)
+    worker, seen = server.engine.worker, threading.Event()
     busy = [server.engine.speak(Request(text=LONG, reference=str(clip), transcript=WORDS, seed=i)) for i in range(3)]
-    page.locator("#generate").click()
-    status(page, "place 1 in the queue")
+    while worker.load()[0] < 3:
+        time.sleep(0.01)
+    holder = threading.Thread(target=worker.call, args=(seen.wait,))  # so that none ends before the page has asked
+    holder.start()
+    try:
+        page.locator("#generate").click()
+        status(page, "place 1 in the queue")
+    finally:
+        seen.set()
+        holder.join()
     page.locator("#stop").click()
     status(page, "Stopped", 1_500)
     for speech in busy:
