@@ -200,17 +200,15 @@ class Session:
             self._out.put(AudioChunk(samples, self.job.rate_hz, segment, len(self.job.segments)))
 
     def fail(self, error: Exception) -> None:
-        self._let_go()
         self.finished.set()
         self._out.put(error)
 
     def end(self) -> None:
-        self._let_go()
         self.finished.set()
         self._out.put(None)
 
-    def _let_go(self) -> None:
-        """Who keeps a finished request, for its report or its sound, keeps no networks alive."""
+    def let_go(self) -> None:
+        """Who keeps a finished request, for its report or its sound, keeps no networks alive. Called when no step will follow."""
         self.stages = self.full_precision = None
 
     def waiting(self) -> bool:

@@ -212,6 +212,7 @@ class Worker:
                 self._running.clear()
                 self._paused.clear()
             for session in left:
+                session.let_go()
                 session.fail(GenerationFailed("the engine broke down: see the log, and start the program again"))
 
     def _turns(self) -> None:
@@ -256,6 +257,7 @@ class Worker:
             if turn := self._paused.pop(session, None):
                 self._running[session] = turn  # the next turn puts it away
             else:
+                session.let_go()
                 session.fail(Cancelled("stopped while waiting"))
         # A request that waits for its own text holds no place of others.
         busy = sum(not session.waiting() for session in self._running)
@@ -405,6 +407,9 @@ class Worker:
 
     def _step(self, session: Session, news: Any) -> None:
         turn = self._running[session]
+        if session.finished.is_set():  # whoever gives it its text has failed it
+            self._leave(session)
+            return
         try:
             if session.cancelled.is_set():
                 raise Cancelled("stopped")
@@ -442,6 +447,7 @@ class Worker:
             turn.steps.close()
         except Exception:  # the device may be in any state; the request is over either way
             log.exception("a request could not be put away cleanly")
+        session.let_go()
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import time
 from dataclasses import replace
 from statistics import median
 from types import SimpleNamespace
@@ -143,6 +144,21 @@ def test_silence_is_an_error_also_while_a_text_still_comes(worker):
     session.push_text([1, 2, 3, 4, 5])
     with pytest.raises(GenerationFailed, match="silent: change"):
         list(session.audio())
+
+
+def test_a_text_in_pieces_that_fails_at_its_source_ends_without_a_step_more(worker, caplog):
+    """The thread that gives the text fails the request, at any moment, and the worker puts it away."""
+    for _ in range(50):
+        session = Session(fakes.job("", stream=True, bistream=True), fakes.stages([]), itertools.count().__next__)
+        session.stages.lm.start = lambda *sizes: SimpleNamespace(uniforms=torch.zeros(1, 128, 2))
+        worker.submit(session)
+        session.fail(GenerationFailed("the text is empty"))
+        with pytest.raises(GenerationFailed, match="the text is empty"):
+            list(session.audio())
+    until = time.monotonic() + 5
+    while worker.load() != (0, 0) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert worker.load() == (0, 0) and not caplog.records
 
 
 def test_a_text_in_pieces_that_does_not_end_is_cut_and_said(worker):
