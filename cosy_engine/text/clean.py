@@ -26,7 +26,7 @@ STYLED = re.compile(
     "[\ufb00-\ufb06\u24b6-\u24e9\U0001d400-\U0001d7ff\U0001f130-\U0001f149]"
 )  # letters as ligatures, set in fonts, circled
 STROKES = re.compile("[\u0334-\u0338\u20d0-\u20df]")  # drawn over letters for decoration
-GROUPED = re.compile("(?<=[0-9])[\u00a0\u2009\u202f](?=[0-9]{3}(?![0-9]))")  # parts thousands
+GROUPED = re.compile("(?<=[0-9])[\u00a0\u2007\u2009\u202f](?=[0-9]{3}(?![0-9]))")  # parts thousands
 LINE_ENDS = re.compile("\r\n?|[\u0085\u2028\u2029\v\f]")
 STACKED = re.compile(r"([\u0300-\u036f]{3})[\u0300-\u036f]+")  # more than three accents on a letter are decoration
 # Full-width letters, digits and the signs that belong to numbers and addresses; Chinese punctuation stays wide.

@@ -34,6 +34,17 @@ SPOKEN_MARKS = set(".,!?;:'\"-–—()…·&/，。！？；：、“”‘’�
 WRAPPED_CHARS = {True: 25, False: 60}  # a line at least this long was broken by its editor, not by its author
 LONGEST_READ = 400  # characters the rules see at once: no sentence is longer, and some are quadratic in digits
 MOST_NUMBERS = 12  # in a clause for wetext, whose time grows with the square of their readings; no clause has more
+# Thousands parted by blanks; where the first group has three digits too, it may as well be a list of rooms or a phone number.
+THOUSANDS = re.compile(
+    r"(?<![A-Za-z\d.,:/+_])(?<!\d[- ])(?<![A-Za-z]-)([1-9]\d{0,2})((?: \d{3})+)(?!\d|[ :/-]\d|[.,]\d{3}(?!\d))",
+    re.ASCII,
+)
+NO_THOUSANDS = re.compile(
+    r"(?:\b(?:call|phone|tel|telephone|dial|fax|number|mobile|code|ext|room|rooms|jan\w*|feb\w*|mar(?:ch)?|apr\w*|may|june?|july?"
+    r"|aug\w*|sept?\w*|oct\w*|nov\w*|dec\w*)\b|电话|手机|号码|热线|拨打?|致电|传真|邮编)\W*$",
+    re.I,
+)
+AMOUNT = re.compile(r"\s?[€$£¥₹]|\s(?:euros?|dollars?|pounds?|yuan|yen|people|km)\b|\s?[元人个美欧平公]")
 ELLIPSIS = re.compile(r"(?<!/)\.{3,}(?=\w)")  # a word or number begins behind it, and its last dot is no decimal point
 END_MARK = re.compile(r"[.!?。！？…:：;；,，、—~～\"”』」)）\]】]$")
 
@@ -75,7 +86,7 @@ class TextNormalizer:
         notes += tag_notes
         if self._mark_pattern:
             text = self._mark_pattern.sub(lambda m: self._shield[m[0]], text)
-        text = _plain_numerals(_without_markdown(ELLIPSIS.sub("... ", text)))
+        text = THOUSANDS.sub(_joined, _plain_numerals(_without_markdown(ELLIPSIS.sub("... ", text))))
         wide_marks = re.search("[，。！？；：、]", text)
         whole = language or detect(text, fallback="zh" if wide_marks else "en")
         text = _paragraphs(text, wide=whole in ("zh", "ja"))
@@ -205,6 +216,15 @@ def _plain_numerals(text: str) -> str:
         else:
             out.append(c)
     return "".join(out)
+
+
+def _joined(match: re.Match) -> str:
+    """A number without the blanks between its thousands."""
+    before, after = match.string[: match.start()], match.string[match.end() :]
+    sure = match[2].endswith("000") or before.rstrip()[-1:] in tuple("€$£¥₹") or AMOUNT.match(after)
+    if NO_THOUSANDS.search(before[-24:]) or (len(match[1]) == 3 and not sure):
+        return match[0]
+    return match[0].replace(" ", "")
 
 
 def _numeral_sign(c: str) -> str:

@@ -78,7 +78,7 @@ BEFORE = [
     (rf"\b({_YEAR}){_DASH}({_YEAR})\b", lambda m: f"{year(m[1], 'en')} to {year(m[2], 'en')}"),
     (r"\b((?:1[1-9]|20)\d)0s\b", lambda m: _plural(year(m[1] + "0", "en"))),
     (r"(?<!\w)'?([2-9])0s\b", lambda m: _plural(cardinal(m[1] + "0", "en"))),
-    (rf"(?i:\b(in|since|by|from|until|till|of|year|circa|during|before|after|born|around|early|late|mid|summer|winter|spring|autumn|fall|©)[ -])({_YEAR})\b(?![.,]\d|%|\s?(?:{_UNIT})\b|\s(?:people|men|women|dollars|years|days))",
+    (rf"(?i:\b(in|since|by|from|until|till|of|year|circa|during|before|after|born|around|early|late|mid|summer|winter|spring|autumn|fall|©)[ -])({_YEAR})\b(?![.,]\d|%|\s?(?:{_UNIT})\b|\s(?:people|men|women|dollars|euros|pounds|yuan|yen|steps|words|times|points|votes|copies|students|years|days))",
      lambda m: f"{m[0][: -len(m[2])]}{year(m[2], 'en')}"),
     (rf"\(({_YEAR})\)", lambda m: f"({year(m[1], 'en')})"),
     (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", lambda m: _time(m)),

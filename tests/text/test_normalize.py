@@ -114,6 +114,12 @@ BOTH = {  # read alike with wetext and by the built-in rules
     "card 4111 1111 1111 1111": "card four one one one, one one one one, one one one one, one one one one",
     "It took ...5 hours": "It took... five hours",
     ".NET and the .com bubble": "dot NET and the dot com bubble",
+    # thousands parted by blanks, and what only looks like them
+    "The 10 000 steps cost 25 000 dollars or $ 2 500": "The ten thousand steps cost twenty-five thousand dollars or two thousand, five hundred dollars",
+    "It was 1\u2009234\u2009567 or 250 000 euros": "It was one million, two hundred and thirty-four thousand, five hundred and sixty-seven or two hundred and fifty thousand euros",
+    "面积9 600 000平方公里，1\u2007200人": "面积九百六十万平方公里，一千二百人",
+    "On May 5 300 people came to room 7 100": "On May fifth three hundred people came to room seven one hundred",
+    "Bis 25 000 Euro und mehr": "Bis fünfundzwanzigtausend Euro und mehr",
     # other languages keep their letters and are never read in English
     "Bei 10 hoch 7 Metern … Fläche ändert sich": "Bei zehn hoch sieben Metern … Fläche ändert sich",
     "Das kostet 1.234,50 €.": "Das kostet eintausendzweihundertvierunddreißig Euro fünfzig.",
