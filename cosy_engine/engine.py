@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cosy_engine.audio.clip_report import transcript_note
+from cosy_engine.audio.clip_report import clip_notes, describe, transcript_note
 from cosy_engine.audio.voice import VoiceEncoder
 from cosy_engine.audio.waveform import read_clip
 from cosy_engine.audio.window import best_window
@@ -260,13 +260,15 @@ class Engine:
         if mode.speaks_text and not pieces:
             plan = self.text.plan(request.text)
             notes += plan.notes
-        voice, voice_notes = self._voice(request.reference, request.transcript, keep_whole="transcript" in mode.asks)
+        voice, voice_notes, speech_s = self._voice(
+            request.reference, request.transcript, keep_whole="transcript" in mode.asks
+        )
         notes += voice_notes
         hears = self.text.hears_reference(mode, voice.transcript, request.instruction)
         if "transcript" in mode.asks and not hears:
             raise InputMissing(MISSING["transcript"], "transcript")
         if hears:
-            notes += filter(None, [transcript_note(voice.transcript, voice.seconds)])
+            notes += filter(None, [transcript_note(voice.transcript, speech_s or voice.seconds, pauses=not speech_s)])
         if hears and plan is not None:
             notes += filter(None, [self.text.short_text_note(plan, voice.transcript)])
             notes += filter(None, [self.text.accent_note(plan, voice.transcript)])
@@ -304,11 +306,12 @@ class Engine:
             if chosen in self.unavailable:
                 raise ModeUnavailable(f"{name} {chosen} is not available here: {self.unavailable[chosen]}")
 
-    def _voice(self, reference: Any, transcript: str, keep_whole: bool = False) -> tuple[Voice, list[str]]:
-        """keep_whole: the transcript describes the whole clip, so it must not be cut."""
+    def _voice(self, reference: Any, transcript: str, keep_whole: bool = False) -> tuple[Voice, list[str], float]:
+        """(voice, notes, seconds of speech in the clip, 0 where they are unknown). keep_whole: the transcript describes the
+        whole clip, so it must not be cut."""
         if isinstance(reference, Voice):
             self.voices.check(reference, "the saved voice")
-            return (replace(reference, transcript=transcript) if transcript else reference), []
+            return (replace(reference, transcript=transcript) if transcript else reference), [], 0.0
         clip = reference if isinstance(reference, Clip) else read_clip(reference)
         notes = list(clip.notes)
         if keep_whole:
@@ -322,7 +325,9 @@ class Engine:
         elif clip.seconds > self.config.max_reference_s:
             clip, more = best_window(clip, max_s=self.config.max_reference_s)
             notes += more
-        return self.voices.encode(clip, transcript.strip()), notes
+        voice = self.voices.encode(clip, transcript.strip())
+        report = describe(clip)
+        return voice, notes + clip_notes(report), report.speech_s
 
     def _source_segments(self, request: Request, notes: list[str]) -> list[SegmentJob]:
         """Voice conversion: the tokens of the source clip take the place of the language model's."""

@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from cosy_engine import Report
-from cosy_engine.audio.clip_report import ClipReport
+from cosy_engine.audio.clip_report import WARNINGS, ClipReport
 from cosy_engine.text.frontend import TextPlan
 from cosy_engine.text.tokenizer import special_tokens
 from cosy_engine.types import Clip
@@ -24,9 +24,6 @@ from cosy_ui.words import WORDS, say
 COMMON_MARKS = ("[laughter]", "[breath]", "[sigh]", "[cough]")  # shown first; the rest behind a fold
 WIDE = ("m_mode", "m_run", "m_rtf")  # cells of the strip that hold words
 PEAKS = 240  # columns of the drawn waveform
-WARN = frozenset(
-    ("clipped", "noisy", "no_speech", "low_rate", "little_speech", "quiet", "clicks")
-)  # the rest are only hints
 
 
 def note(text: str, kind: str = "info") -> str:
@@ -86,7 +83,7 @@ def clip_facts(report: ClipReport, lang: str, clip_notes: Sequence[str] = ()) ->
     )
     rows = "".join(f"<div><dt>{say(key, lang)}</dt><dd>{value}</dd></div>" for key, value in facts)
     verdicts = "".join(
-        note(say(f"v_{code}", lang), "good" if code == "good" else "warn" if code in WARN else "info")
+        note(say(f"v_{code}", lang), "good" if code == "good" else "warn" if code in WARNINGS else "info")
         for code in report.verdicts
     )
     return f'<dl class="facts">{rows}</dl>{verdicts}{notes(clip_notes, lang)}'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from functools import lru_cache
 from pathlib import Path
 
 from cosy_engine.audio.clip_report import ClipReport, describe
@@ -30,7 +29,6 @@ class Clips:
         self._turns = threading.BoundedSemaphore(DECODED_AT_ONCE)
         self._kept: OrderedDict[tuple, Clip] = OrderedDict()
         self._lock = threading.Lock()
-        self.describe = lru_cache(maxsize=64)(describe)  # a Clip hashes by identity
 
     def read(self, path: str) -> Clip:
         """Raises what read_clip raises."""
@@ -51,9 +49,8 @@ class Clips:
     def forget(self, path: str) -> None:
         """The file is gone, so its sound goes too."""
         with self._lock:
-            gone = [self._kept.pop(key) for key in list(self._kept) if key[0] == path]
-        if gone:
-            self.describe.cache_clear()
+            for key in [key for key in self._kept if key[0] == path]:
+                del self._kept[key]
 
     def part(self, path: str, window: str) -> Clip:
         """The chosen part of a file, its notes included."""
@@ -62,7 +59,7 @@ class Clips:
 
     def report(self, path: str, window: str) -> ClipReport:
         """What can be said of the chosen part."""
-        return self.describe(self.part(path, window))
+        return describe(self.part(path, window))
 
 
 def read_window(clip: Clip, window: str | None) -> tuple[tuple[float, float], bool]:

@@ -305,6 +305,20 @@ def test_a_long_reference_without_transcript_is_cut_to_its_best_part_and_said(en
     list(speech)
 
 
+def test_what_is_wrong_with_a_clip_or_its_words_is_a_note_of_the_report(engine):
+    rate_hz, hum = 24000, np.sin(np.arange(24000 * 4) / 24000 * 2 * np.pi * 50).astype(np.float32)
+    for changes, words in (
+        ({"reference": (rate_hz, 0.3 * hum)}, "no speech was found"),
+        ({"reference": (rate_hz, np.clip(2 * hum, -1, 1))}, "too high a level"),
+        ({"reference": speechlike(0.9)}, "short: 3 to 10 s"),
+        ({"transcript": f"{WORDS} {WORDS} {WORDS}"}, "does not seem to belong"),
+    ):
+        notes = engine.speak_all(request(**changes)).report.notes
+        assert any(words in note for note in notes), (words, notes)
+    usual = engine.speak_all(request(reference=engine.voice(CLIP, WORDS), transcript="")).report.notes
+    assert not any("reference clip" in note or "belong" in note for note in usual)
+
+
 def ends_with(engine, job, error, words):
     with pytest.raises(error, match=words):
         list(engine.speak(job))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from cosy_engine.audio.clip_report import WORDS, describe, transcript_note
+from cosy_engine.audio.clip_report import WORDS, clip_notes, describe, transcript_note
 from cosy_engine.audio.features import resample
 from cosy_engine.audio.waveform import read_clip
 
@@ -95,7 +95,26 @@ def test_a_transcript_of_another_clip_is_noticed(speech):
         speech_s = describe(clip).speech_s
         own = TRANSCRIPTS[f"speech_{i}"]
         assert transcript_note(own, speech_s) is None
-        assert "does not seem to belong" in transcript_note(own * 3, speech_s)
+        for wrong in (f"{own} {own}", own[: len(own) // 2], own * 3):
+            assert "does not seem to belong" in transcript_note(wrong, speech_s), wrong
     assert transcript_note("希望你以后能够做的比我还好呦。", 3.5) is None
     assert transcript_note("好", 3.5)
+    assert transcript_note("No.", 0.4) is None  # a syllable more or less decides
+    assert transcript_note(TRANSCRIPTS["speech_1"], 9.0, pauses=True) is None and transcript_note("好" * 18, 9.0)
     assert transcript_note("", 3.5) is None
+
+
+def test_the_sample_voices_have_their_own_words():
+    for clip in sorted(Path("assets/voices").glob("*.ogg")):
+        report, own = describe(read_clip(clip)), clip.with_suffix(".txt").read_text(encoding="utf-8").strip()
+        assert clip_notes(report) == [] and transcript_note(own, report.speech_s) is None
+        assert transcript_note(f"{own} {own}", report.speech_s) and transcript_note(
+            own[: len(own) // 2], report.speech_s
+        )
+
+
+def test_warnings_are_notes_and_hints_are_not(speech):
+    loud = describe(read_clip((24000, np.clip(speech[0].samples * 15, -1, 1))))
+    assert "reference clip: distorted by too high a level: record more softly" in clip_notes(loud)
+    assert clip_notes(describe(read_clip((24000, speech[0].samples[:24000]))))[0].startswith("reference clip: short")
+    assert clip_notes(describe(read_clip((24000, np.tile(speech[0].samples, 3))))) == []  # long

@@ -12,8 +12,8 @@ import pytest
 
 import webui
 from cosy_engine import Request, errors
+from cosy_engine.audio.clip_report import WARNINGS, transcript_note
 from cosy_engine.audio.clip_report import WORDS as VERDICTS
-from cosy_engine.audio.clip_report import transcript_note
 from cosy_engine.audio.voice import save_voice
 from cosy_engine.settings.engine_config import TIERS
 from cosy_engine.settings.modes import MODES
@@ -113,6 +113,7 @@ def test_every_error_of_the_engine_speaks_chinese():
         "not spoken, because the model has no such tag in a text: <break>",
         "the clip is 45 s long: the part from 1.2 s to 9.8 s is used as reference",
         "only the left channel has sound; it alone is used",
+        *(f"reference clip: {words}" for code, words in VERDICTS.items() if code in WARNINGS | {"short"}),
         "CUDA Graphs need a CUDA GPU; this machine runs on its CPU",
         "no Whisper model was given: start with --whisper FOLDER",
     ],
