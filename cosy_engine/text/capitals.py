@@ -9,6 +9,9 @@ from string import ascii_uppercase
 
 WORD = re.compile(r"\b[A-Z]{2,}(?:'[A-Z]+)?\b")
 LETTER = re.compile(r"(?<![\w'])[b-hj-np-zB-HJ-NP-Z](?![\w'])")  # alone; a, I and O are words
+LETTERS_IN_A_ROW = re.compile(
+    r"(?<![\w'])(?!O I\b)[A-Z](?: [A-Z])+(?![\w'])"
+)  # U S A, J R R Tolkien: there an A is a letter
 READ_AS_WORD = 4  # letters, with a vowel among them: NASA, UNESCO
 NAMES = "ay bee see dee ee eff gee aitch eye jay kay ell em en oh pee cue are ess tee you vee double-you ex why zee"
 LETTERS = dict(zip(ascii_uppercase, NAMES.split(), strict=True))
@@ -43,6 +46,7 @@ def without_capitals(text: str) -> str:
             return word.lower()
         return " ".join(LETTERS[c] for c in word if c in LETTERS)
 
+    text = LETTERS_IN_A_ROW.sub(lambda m: " ".join(LETTERS[c] for c in m[0].split()), text)
     out = LETTER.sub(lambda m: LETTERS[m[0].upper()], WORD.sub(written, text))
     if out.strip(" .!?").lower() == "a":  # all that is to be said is no article
         out = out.lower().replace("a", LETTERS["A"])

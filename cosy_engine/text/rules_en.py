@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from cosy_engine.text.numerals import cardinal, digits, ordinal, year
-from cosy_engine.text.rules_zh import SUPERSCRIPTS, roman
+from cosy_engine.text.rules_zh import EQUATION, SUPERSCRIPTS, in_words, roman
 
 _MONTHS = "January February March April May June July August September October November December"
 MONTHS = _MONTHS.split()
@@ -22,7 +22,7 @@ UNITS = {  # sign: (one, many)
     "GHz": ("gigahertz", "gigahertz"), "dB": ("decibel", "decibels"), "KB": ("kilobyte", "kilobytes"),
     "MB": ("megabyte", "megabytes"), "GB": ("gigabyte", "gigabytes"), "TB": ("terabyte", "terabytes"),
     "Mbps": ("megabit per second", "megabits per second"), "ms": ("millisecond", "milliseconds"),
-    "min": ("minute", "minutes"), "hr": ("hour", "hours"), "hrs": ("hour", "hours"), "h": ("hour", "hours"),
+    "s": ("second", "seconds"), "min": ("minute", "minutes"), "hr": ("hour", "hours"), "hrs": ("hour", "hours"), "h": ("hour", "hours"),
     "mph": ("mile per hour", "miles per hour"), "kcal": ("kilocalorie", "kilocalories"),
     "°C": ("degree Celsius", "degrees Celsius"), "℃": ("degree Celsius", "degrees Celsius"),
     "°F": ("degree Fahrenheit", "degrees Fahrenheit"), "℉": ("degree Fahrenheit", "degrees Fahrenheit"),
@@ -37,6 +37,14 @@ CURRENCIES = {"HK$": ("Hong Kong dollar", "Hong Kong dollars", "cent"), "$": ("d
               "¥": ("yen", "yen", ""), "￥": ("yuan", "yuan", ""), "US$": ("dollar", "dollars", "cent"), "₹": ("rupee", "rupees", "")}  # fmt: skip
 ABBREVIATIONS = {"Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Dr": "Doctor", "Prof": "Professor", "vs": "versus",
                  "etc": "et cetera", "Jr": "Junior", "Sr": "Senior", "approx": "approximately", "Gen": "General"}  # fmt: skip
+NUMBERED_THINGS = {"Sec": "Section", "Ch": "Chapter", "Chap": "Chapter", "Eq": "Equation", "Fig": "Figure", "Vol": "Volume", "Art": "Article",
+                   "Ext": "extension", "No": "number", "Nos": "numbers", "P": "page", "Pg": "page", "Pp": "pages", "Pt": "Part", "Ver": "version"}  # fmt: skip
+# Words that begin a sentence more often than they follow an abbreviation within one.
+_BEGINS = (
+    "He|She|It|We|They|I|I'm|You|The|This|That|These|Those|There|Then|But|And|So|In|On|At|My|His|Her|Our|Their|Your|If|When|What|Why|"
+    "Who|How|Where|After|Before|For|Now|Not|No|Yes|Please|Let|As|Is|Are|Do|Did|Can|Some|Many|All|Most"
+)
+_ENDS = rf"(?=[\"'”’)]*\s*$|[\"'”’)]*\s+(?:{_BEGINS})\b)"  # where the dot of an abbreviation ends the sentence too
 MONARCHS = (
     "Henry|Louis|Elizabeth|Charles|George|Edward|Richard|James|William|John|Paul|Pius|Benedict|Gregory|Francis|Philip|"
     "Peter|Catherine|Alexander|Nicholas|Frederick|Ramses|Napoleon|Otto|Leo|Clement|Innocent"
@@ -54,16 +62,19 @@ _SCALE = r"(?:\s?(thousand|million|billion|trillion|[kKmMbB](?:n|il)?)\b)?"
 SCALES = {"k": "thousand", "m": "million", "b": "billion"}
 
 BEFORE = [
-    (r"(?<![\w.%)\]])[-−](?=\d)", lambda m: "minus "),
+    (rf"(?<![\w.%)\]])[-−](?=(?:{_MONEY})?\d)", lambda m: "minus "),
     (r"(?<!\w)~\s?(?=\d)", lambda m: "about "),
     (r"(?<![\w.])(\d{1,3}(?:\.\d{3})+),(\d\d)(?!\d)", lambda m: f"{m[1].replace('.', '')}.{m[2]}"),  # as the continent writes it
     (r"(?i:(?<=\d)(\s?[ap]\.?m\.?)?)\s?[-–—~]\s?(?=\d{1,2}:[0-5]\d)", lambda m: f"{m[1] or ''} to "),
     (rf"\b((?:{_DAY}|{_MONTH})[a-z]*)–(?=(?:{_DAY}|{_MONTH}))", lambda m: f"{m[1]} to "),
     (r"(?<=\b[A-Za-z])\^(-?)(\d+)", lambda m: _raised(m[1], m[2])),
+    (EQUATION, lambda m: in_words(m[0], {"-": " minus ", "/": " divided by ", "*": " times "})),
     (r"√\s?(?=[\dA-Za-z(])", lambda m: "the square root of "),
     (r"(?<!\w)(\d)'(\d{1,2})\"", lambda m: f"{_n(m[1])} foot {_n(m[2])}"),
     (r"(?<!\w)(\d+)\s?\^\s?(-?)(\d+)", lambda m: f"{_n(m[1])} to the power of {'minus ' * bool(m[2])}{_n(m[3])}"),
-    (r"(?<=[\d)])(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?<=\b[A-Za-z])(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)", lambda m: _power(m[1] or m[3], m[2] or m[4])),
+    (r"(?<![\w.])(\d+)x(?=[⁻⁰¹²³⁴⁵⁶⁷⁸⁹])", lambda m: f"{_n(m[1])} x"),
+    (r"(?<=[\d)])(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?<=(?<![A-Za-z])[A-Za-z])(?<!\dm)(?<!\d m)(⁻?)([⁰¹²³⁴⁵⁶⁷⁸⁹]+)|(?<=(?<![A-Za-z\d])(?<!\d )(?!am|an|as|at|be|by|do|go|he|if|in|is|it|me|my|no|of|on|or|so|to|up|us|we)[A-Za-z]{2})(⁻?)([²³])",
+     lambda m: _power(m[1] or m[3] or m[5], m[2] or m[4] or m[6]) + " " * m.string[m.end() :][:1].isalnum()),
     (rf"(?<=\d)\s?[×]\s?(?={_NUMBER})", lambda m: " times "),
     (r"\s?÷\s?", lambda m: " divided by "),
     (r"\s?=\s?", lambda m: " equals "),
@@ -81,16 +92,19 @@ BEFORE = [
     (rf"(?i:\b(in|since|by|from|until|till|of|year|circa|during|before|after|born|around|early|late|mid|summer|winter|spring|autumn|fall|©)[ -])({_YEAR})\b(?![.,]\d|%|\s?(?:{_UNIT})\b|\s(?:people|men|women|dollars|euros|pounds|yuan|yen|steps|words|times|points|votes|copies|students|years|days))",
      lambda m: f"{m[0][: -len(m[2])]}{year(m[2], 'en')}"),
     (rf"\(({_YEAR})\)", lambda m: f"({year(m[1], 'en')})"),
-    (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", lambda m: _time(m)),
+    (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?(?![\d:]|\.\d)", lambda m: _time(m)),
     (r"(?<![\d:.])(\d{4,}):(\d{4})(?![\d:])", lambda m: f"{_n(m[1])} {year(m[2], 'en')}"),  # a standard and its year
-    (r"(?<![\d:.])(\d+):(\d+)(?![\d:])", lambda m: f"{_n(m[1])} to {_n(m[2])}"),
+    (rf"(?<![\d:.])({_NUMBER}):({_NUMBER})(?![\d:])", lambda m: f"{_n(m[1])} to {_n(m[2])}"),
+    (rf"(?<![\d/.])(\d+\.\d+)/({_NUMBER})(?![\d/])", lambda m: f"{_n(m[1])} out of {_n(m[2])}"),
+    (r"(?<![\w.])(?:(\d+)\s?h(?:rs?)?\s?)?(\d+)\s?m(?:in)?(?:\s?(\d+)\s?s(?:ec)?)?(?!\w)", lambda m: _duration(m)),
+    (r"\bno (\d+)(?![\d.,:/-]*\d)", lambda m: f"no {_n(m[1])}"),  # wetext takes it for a number's sign
     (r"(?<![\d/.-])(20/20|9/11|(\d+)-\2)(?![\d/.-])", lambda m: " ".join(map(_n, re.split("[/-]", m[1])))),
     (r"(?<![\d/.])(\d+)/\1(?![\d/.])", lambda m: f"{_n(m[1])} out of {_n(m[1])}"),
     (r"(?<![\d/.])(\d+)/(\d+)(?=\s?mmHg)", lambda m: f"{_n(m[1])} over {m[2]}"),
     (rf"(?<!\d)(1[3-9]|2\d|3[01])/(0?[1-9]|1[0-2])/({_YEAR})(?!\d)", lambda m: _date(m[2], m[1], m[3])),
     (rf"({_MONEY})\s?({_NUMBER}){_DASH}(?:\1)?({_NUMBER})({_SCALE})(?![\d.]*\d)",
      lambda m: f"{_n(m[2])} to {_money(m[1], m[3], None, m[5])}"),
-    (rf"(?<![\w.])(?!3M\b)({_NUMBER})(M|(?<=\d\d)[kK]|(?<=\.\d)[kK])\b", lambda m: f"{_n(m[1])} {SCALES[m[2].lower()]}"),
+    (rf"(?<![\w.])(?<![$€£¥￥₹])(?<![$€£¥￥₹] )(?!3M\b)({_NUMBER})(M|(?<=\d\d)[kK]|(?<=\.\d)[kK])\b", lambda m: f"{_n(m[1])} {SCALES[m[2].lower()]}"),
     (r"\b[Nn]°\s?(?=\d)", lambda m: "number "),
     (rf"({_MONEY})\s?(\d+)(?:\.(\d\d))?{_SCALE}(?![\d.]*\d)", lambda m: _money(m[1], m[2], m[3], m[4])),
     (rf"({_MONEY})\s?({_NUMBER}){_SCALE}", lambda m: _money(m[1], m[2], None, m[3])),
@@ -106,10 +120,13 @@ BEFORE = [
     (rf"\b((?:{NUMBERED}) )([IVXL]+)\b", lambda m: m[1] + _n(str(roman(m[2]))) if roman(m[2]) else m[0]),
     (r"\b([A-Z][a-z]+ )(II|III|IV|VI{1,3}|IX|XI{1,3}|XIV|XV|XVI{0,3}|XIX|XX)\b", lambda m: m[1] + _n(str(roman(m[2])))),
     (rf"(?<![\w.,:/$€£-])(\d{{4,}})(?![\w.,:/%-]*\d|[\w%/]|\s?(?:{_UNIT})\b)", lambda m: _n(m[1])),  # wetext takes it for a year
-    (r"\bNo\. ?(?=\d)", lambda m: "number "),
     (r"[#№] ?(?=\d)", lambda m: "number "),
     (r"\be\.g\.", lambda m: "for example"),
     (r"\bi\.e\.", lambda m: "that is"),
+    (rf"(?<![\w.])(?:[A-Za-z]\.(?:\s?[A-Za-z]\.)+|Ph\.\s?D\.)({_ENDS})?", lambda m: _letters(m[0], m[1] is not None) + " " * m.string[m.end() :][:1].isalnum()),
+    (rf"(?<![\w.'’])([A-Z])\. (?!(?:{_BEGINS})\b)(?=[A-Z])", lambda m: f"{m[1]} "),  # an initial of a name
+    (rf"(?i:\b({'|'.join(NUMBERED_THINGS)}))\.\s?(?=[(§]?\d)", lambda m: _thing(m[1])),
+    (r"(?i:\b(my|your|his|her|its|our|their|the|phone|serial|order|account|reference|flight|room) no)\.(?=\s[a-z])", lambda m: f"{m[1]} number"),
     (rf"\b({'|'.join(ABBREVIATIONS)})\.(?=\s\S)", lambda m: ABBREVIATIONS[m[1]]),
     (r"\betc\.(?=\s*$)", lambda m: "et cetera."),
     (r"(?<![\w.])(\d+\.\d+)(?=[A-Za-z])", lambda m: f"{_n(m[1])} "),  # wetext would part it at the dot
@@ -156,6 +173,16 @@ def _power(sign: str, marks: str) -> str:
     return _raised(sign, "".join(str(SUPERSCRIPTS.index(c)) for c in marks))
 
 
+def _letters(dotted: str, ends: bool) -> str:
+    """Dotted letters (U.S.A., p.m., Ph.D.) as capitals with blanks between; a dot stays where a sentence ends."""
+    return " ".join(re.findall("[A-Za-z]", dotted)).upper() + "." * ends
+
+
+def _thing(short: str) -> str:
+    name = NUMBERED_THINGS[short.capitalize()]
+    return (name if short[0].isupper() else name.lower()) + " "
+
+
 def _raised(sign: str, number: str) -> str:
     if not sign and number in ("2", "3"):
         return " squared" if number == "2" else " cubed"
@@ -183,7 +210,16 @@ def _time(m: re.Match) -> str:
     if minute == "00" and not second:
         return _n(hour) + apart if after in ("am", "pm", "a.", "p.", "o'") else f"{_n(hour)} o'clock"
     words = f"{_n(hour)} " + (f"oh {_n(minute[1])}" if minute[0] == "0" else _n(minute))
-    return words + (f" and {_n(str(int(second)))} seconds" if second else "") + apart
+    return words + (f" and {_n(second.lstrip('0') or '0')} seconds" if second else "") + apart
+
+
+def _duration(m: re.Match) -> str:
+    """1h 20m 5s; a lone 20m is a length."""
+    hours, minutes, seconds = m[1], m[2], m[3]
+    if not (hours or seconds):
+        return m[0]
+    parts = [_unit(number, unit) for number, unit in ((hours, "h"), (minutes, "min"), (seconds, "s")) if number]
+    return " ".join(parts)
 
 
 def _money(sign: str, whole: str, cents: str | None, scale: str | None) -> str:

@@ -7,6 +7,7 @@ left, all of it when the normaliser is not installed. Both leave ideographs alon
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from cosy_engine.text.numerals import ZH_DIGITS, cardinal, digits
 
@@ -28,6 +29,9 @@ CURRENCIES = {
     "£": "英镑",
     "₩": "韩元",
     "₽": "卢布",
+    "₹": "卢比",
+    "฿": "泰铢",
+    "₫": "越南盾",
     "HK$": "港元",
     "US$": "美元",
 }
@@ -42,8 +46,14 @@ _CODE_WORD = "电话|手机|热线|致电|拨打|拨|来电|号码|邮编|邮政
 _PLATES = "京津沪渝冀豫云辽黑湘皖鲁新苏浙赣鄂桂甘晋蒙陕吉闽贵粤青藏川宁琼"
 TWO_COUNTERS = "个只条本张位名家间次天种件块片杯瓶岁倍对双份套台把根颗段句遍趟周秒"
 
+_SIGNED = r"\d+(?:\.\d+)?(?:\s?[-+*/×÷]\s?\d+(?:\.\d+)?(?![\d.]*\d))"
+EQUATION = rf"(?<![A-Za-z\d.,/-]){_SIGNED}+(?=\s?=)|(?<=\d=){_SIGNED}+|(?<=\d = ){_SIGNED}+"
+SCALES = {"k": 3, "m": 6, "b": 9, "t": 12}  # letter: power of ten
+
 BEFORE = [
-    (r"(?:(?<![\w.%)）\]}])|(?<=[为是到至约温差低于])|(?<=温度))-(?=\d)", lambda m: "负"),
+    (EQUATION, lambda m: in_words(m[0], {"-": "减", "/": "除以", "*": "乘"})),
+    (rf"(?:(?<![\w.%)）\]}}])|(?<=[为是到至约温差低于])|(?<=温度))-(?=(?:{_MONEY})?\d)", lambda m: "负"),
+    (rf"(?<=[\u4e00-\u9fff])-(?=(?:{_MONEY})\d)", lambda m: "负"),
     (rf"(?<=[\u4e00-\u9fff])(?<!零下)-(?={_NUMBER}\s?(?:度|℃|°|摄氏|%|元))", lambda m: "负"),
     (r"(?<=[\u4e00-\u9fff])[-–](?=\d)(?<![月日号点时分年周天个]-)", lambda m: ""),  # 歼-20
     (rf"([{_PLATES}][A-Z])[·•]?(?=[A-Z\d]{{5,6}}(?![A-Z\d]))([A-Z\d]*\d[A-Z\d]*)",
@@ -66,12 +76,16 @@ BEFORE = [
     (r"(?<![\d.])([12]\d{3})(?=年(?!前|来|间|的?历史)|年代)", lambda m: digits(m[1], "zh")),
     (r"(?<![\d.])([12]\d{2}[1-9])(?=年)", lambda m: digits(m[1], "zh")),
     # 9:30, 12:30:45 are times; other pairs are proportions
-    (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])", lambda m: _time(m)),
-    (r"(?<![\d:.])(\d+):(\d+)(?![\d:])", lambda m: f"{_n(m[1])}比{_n(m[2])}"),
+    (r"(?<![\d:.])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?(?![\d:]|\.\d)", lambda m: _time(m)),
+    (rf"(?<![\d:.])({_NUMBER}):({_NUMBER})(?![\d:])", lambda m: f"{_n(m[1])}比{_n(m[2])}"),
+    (rf"(?<![\d/.])(\d+\.\d+)/({_NUMBER})(?![\d/])", lambda m: f"{_n(m[2])}分之{_n(m[1])}"),
+    (r"(?<![\dA-Za-z.])(?:(\d+)\s?h(?:rs?)?\s?)?(\d+)\s?m(?:in)?(?:\s?(\d+)\s?s(?:ec)?)?(?![\dA-Za-z])", lambda m: _duration(m)),
     (r"(?<!\d)([05-9][05])后(?![\d天年面日来半边方排门])", lambda m: digits(m[1], "zh") + "后"),  # who was born then
     (r"(?<![\d/])(\d+)/(\d+)\s?(?=mmHg|毫米汞柱)", lambda m: f"{_n(m[1])}比{m[2]}"),
     (rf"(?<=比分)(\d+)\s*{_DASH}\s*(\d+)", lambda m: f"{_n(m[1])}比{_n(m[2])}"),
     (rf"({_NUMBER})\s*-\s*({_NUMBER})(?=\s*=)", lambda m: f"{_n(m[1])}减{_n(m[2])}"),
+    (rf"({_MONEY})\s?({_NUMBER})\s?(k|m|mil|mn|b|bn|t|tn|K|M|B|T)(?![A-Za-z])", lambda m: _scaled(m[2], m[3]) + CURRENCIES[m[1]]),
+    (rf"({_NUMBER})\s?¢", lambda m: f"{_n(m[1])}美分"),
     (rf"(?:{_MONEY})\s?({_NUMBER})([万亿千百]*)(?=[元块圆])", lambda m: m[1] + m[2]),
     (rf"({_MONEY})\s?({_NUMBER})([万亿千百]*)", lambda m: f"{_n(m[2])}{m[3]}{CURRENCIES[m[1]]}"),
     (rf"({_NUMBER})([%‰])\s*(?:{_DASH}|至|到)\s*({_NUMBER})\2", lambda m: f"{_share(m[1], m[2])}到{_share(m[3], m[2])}"),
@@ -92,6 +106,7 @@ BEFORE = [
     (rf"[~～约]\s?(?={_NUMBER})", lambda m: "约"),
     (r"(?<![A-Za-z])([IVX]{2,5}(?=世|章|级|期|型|卷|部|度|类|号)|[IVX](?=世纪|章|级|期|卷|部))", lambda m: _roman(m[1])),
     (r"(?<=[\u4e00-\u9fff])(III?|IV|VI{1,3}|IX)(?![A-Za-z0-9])", lambda m: _roman(m[1])),
+    (rf"([A-Za-z\d米尺)）])(⁻?)([{SUPERSCRIPTS}]+)", lambda m: m[1] + _power(m[1], m[2], m[3])),
     (r"\s?=\s?", lambda m: "等于"),
     (r"\s?[≠]\s?", lambda m: "不等于"),
     (r"\s?[≥]\s?", lambda m: "大于等于"),
@@ -105,7 +120,6 @@ BEFORE = [
 AFTER = [
     (rf"({_NUMBER})([%‰])", lambda m: _share(m[1], m[2])),
     (r"(?<![\d/])(\d+)/(\d+)(?![\d/])", lambda m: f"{_n(m[2])}分之{_n(m[1])}" if int(m[2]) else f"{_n(m[1])} {_n(m[2])}"),
-    (rf"([A-Za-z\d米尺)）])([{SUPERSCRIPTS}]+)", lambda m: m[1] + _power(m[2])),
     (rf"(?<=[\d\w)）])\s?([×*xX])\s?(?={_NUMBER})", lambda m: "乘" if m[1] in "×*" or m.string[m.start() - 1].isdigit() else m[0]),
     (rf"(?<=[\d)）])\s?÷\s?(?={_NUMBER})", lambda m: "除以"),
     (r"[Cc]\+\+", lambda m: "C加加"),
@@ -136,12 +150,33 @@ def _time(m: re.Match) -> str:
     words = f"{'两' if int(hour) == 2 else _n(str(int(hour)))}点"
     if int(minute) or second:
         words += ("零" if minute[0] == "0" and int(minute) else "") + f"{_n(str(int(minute)))}分"
-    return words + (f"{_n(str(int(second)))}秒" if second else "")
+    return words + (f"{_n(second.lstrip('0') or '0')}秒" if second else "")
 
 
-def _power(marks: str) -> str:
+def _duration(m: re.Match) -> str:
+    """1h20m5s; a lone 20m is a length."""
+    if not (m[1] or m[3]):
+        return m[0]
+    parts = ((m[1], "小时"), (m[2], "分" if m[3] else "分钟"), (m[3], "秒"))
+    return "".join(_measured(number) + unit for number, unit in parts if number)
+
+
+def _scaled(number: str, scale: str) -> str:
+    """1.5 and M: the number in full, 一百五十万."""
+    value = Decimal(number).scaleb(SCALES[scale[0].lower()])
+    return _n(format(value.normalize(), "f"))
+
+
+def in_words(sum_: str, signs: dict[str, str]) -> str:
+    """A sum with its minus, division and multiplication signs as words."""
+    return re.sub(r"(?<=\d)\s?([-/*×÷])\s?(?=\d)", lambda m: signs[{"×": "*", "÷": "/"}.get(m[1], m[1])], sum_)
+
+
+def _power(base: str, sign: str, marks: str) -> str:
     number = "".join(str(SUPERSCRIPTS.index(c)) for c in marks)
-    return {"2": "平方", "3": "立方"}.get(number, f"的{_n(number)}次方")
+    if sign or number not in ("2", "3"):
+        return f"的{'负' * bool(sign)}{_n(number)}次方"
+    return "的" * base.isdigit() + ("平方" if number == "2" else "立方")
 
 
 def _roman(numeral: str) -> str:

@@ -31,10 +31,17 @@ PARAGRAPH_S, STOP_S, CLAUSE_S, COMMA_S, FORCED_S = 0.5, 0.3, 0.2, 0.1, 0.05
 
 # Words whose dot ends no sentence. Missing one costs a pause, a needless one nothing but a longer piece.
 _ABBREVIATIONS = """
-mr mrs ms dr prof sr sra srta st jr vs etc approx dept est fig inc ltd corp vol pp eds gen col lt sgt capt rev hon mt
+mr mrs ms dr prof ph sr sra srta st jr vs etc approx dept est fig inc ltd corp vol pp eds gen col lt sgt capt rev hon mt
 ave blvd rd bzw ca usw vgl nr str bsp evtl ggf inkl zzgl mme mlle mm cf env tel av jan feb mar apr jun jul aug sep sept
 oct nov dec avv dott sig sigg гл ул рис см тыс млн млрд руб
 """
+NUMBERED = frozenset(
+    ["no", "nos", "sec", "ch", "chap", "eq", "ext", "art", "pt", "pg", "p", "par", "ver"]
+)  # before a number only: "Sec. 4", "(No. 5)"
+NUMBER_FOLLOWS = re.compile(r"\s?[(§]?\d")
+POSSESSED = re.compile(
+    r"\b(?:my|your|his|her|its|our|their|the|phone|serial|order|account|reference|flight|room) no$", re.I
+)
 ORDINAL_FOLLOWS = r" (?:[a-zäöü]|Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)"
 ABBREVIATIONS = frozenset(_ABBREVIATIONS.split())
 
@@ -157,7 +164,8 @@ def ends_piece(text: str, i: int) -> bool:
         return True
     before = text[i - len(word[0]) - 1 : i - len(word[0])]
     initial = len(word[0]) == 1 and not _wide(word[0]) and (word[0].isupper() or before == ".")
-    number = word[0].lower() == "no" and text[i + 1 : i + 3].strip().isdigit()  # "No. 5", not "I said no."
+    number = word[0].lower() in NUMBERED and NUMBER_FOLLOWS.match(text, i + 1)  # "No. 5", not "I said no."
+    number = number or (POSSESSED.search(text[max(0, i - 20) : i]) and re.match(r"\s[a-z]", text[i + 1 : i + 3]))
     return not (initial or number or word[0].lower() in ABBREVIATIONS)
 
 

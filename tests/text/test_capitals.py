@@ -18,6 +18,8 @@ from cosy_engine.text.capitals import without_capitals, without_greek
         ("It's a rock 'n' roll R and B song, I'd say.", "It's a rock 'n' roll are and bee song, I'd say."),
         ("m", "em"),
         ("A.", "Ay."),
+        ("A A Milne of the U S A.", "ay ay Milne of the you ess ay."),
+        ("I saw a plan. O I see", "I saw a plan. O I see"),
     ],
 )
 def test_capitals_are_written_as_they_are_spoken(text, spoken):

@@ -114,6 +114,28 @@ BOTH = {  # read alike with wetext and by the built-in rules
     "card 4111 1111 1111 1111": "card four one one one, one one one one, one one one one, one one one one",
     "It took ...5 hours": "It took... five hours",
     ".NET and the .com bubble": "dot NET and the dot com bubble",
+    # dotted letters are spoken one by one; their last dot stays where a sentence ends
+    "J. R. R. Tolkien and C.S. Lewis, a Ph. D. of the U.K.": "J R R Tolkien and C S Lewis, a P H D of the U K.",
+    "He lives in the U.S. He left at 7:30 a.m. on foot.": "He lives in the U S. He left at seven thirty A M on foot.",
+    'George W. Bush said "plan B. I go" and left D.C.': 'George W Bush said "plan B. I go" and left D C.',
+    "See Sec. 4.1, Ch. 7, eq. (5), pp. 3-4 and ext. 9": "See Section four point one, Chapter seven, equation (five), pages three to four and extension nine",
+    "My no. is five and I said no. He left. Wait a sec. I go": "My number is five and I said no. He left. Wait a sec. I go",
+    # decimals of ratings, proportions and seconds; hours with minutes
+    "It got 4.5/5 and 3.25/10 at 1.618:1 in 12:05:30.5": "It got four point five out of five and three point two five out of ten at one point six one eight to one in twelve oh five and thirty point five seconds",
+    "时间17:05:30.5，评分4.5/5，比例1.618:1": "时间十七点零五分三十点五秒，评分五分之四点五，比例一点六一八比一",
+    "It took 1h 20m 5s, 2h5m or 3m 1s for 20m": "It took one hour twenty minutes five seconds, two hours five minutes or three minutes one second for twenty meters",
+    "用时1h20m，2h5m10s，长20m": "用时一小时二十分钟，两小时五分十秒，长二十米",
+    "I said no 5 times but no 12 did": "I said no five times but no twelve did",
+    # sums and powers
+    "10-4=6 and 8/2=4": "ten minus four equals six and eight divided by two equals four",
+    "10-4-2=4 and 9=3*3": "ten minus four minus two equals four and nine equals three times three",
+    "所以3*4=12，10-4=6，8/2=4": "所以三乘四等于十二，十减四等于六，八除以二等于四",
+    "E = mc² is a³b² or 2x³ of it²": "E equals mc squared is a cubed b squared or two x cubed of it",
+    "5³、10²³、10⁻³和x²": "五的立方、十的二十三次方、十的负三次方和x平方",
+    # money
+    "It lost -$20 or -€3.2m": "It lost minus twenty dollars or minus three point two million euros",
+    "A $5M loan and € 7bn for 5M users": "A five million dollars loan and seven billion euros for five million users",
+    "$1.5M、€2.4bn、$5K、-$20、₹500和99¢": "一百五十万美元、二十四亿欧元、五千美元、负二十美元、五百卢比和九十九美分",
     # thousands parted by blanks, and what only looks like them
     "The 10 000 steps cost 25 000 dollars or $ 2 500": "The ten thousand steps cost twenty-five thousand dollars or two thousand, five hundred dollars",
     "It was 1\u2009234\u2009567 or 250 000 euros": "It was one million, two hundred and thirty-four thousand, five hundred and sixty-seven or two hundred and fifty thousand euros",

@@ -133,6 +133,19 @@ def test_a_long_sentence_is_cut_at_a_comma():
     assert second.pause_s == 0.0
 
 
+@pytest.mark.parametrize(
+    ("text", "cuts"),
+    [
+        ("See Sec. 4.1, Eq. (5), Ch. 7 and ext. 89 of it", []),
+        ("My no. is five", []),
+        ("I said no. he left", ["I said no.", "he left."]),
+        ("Wait a sec. I go", ["Wait a sec.", "I go."]),
+    ],
+)
+def test_a_dot_before_a_number_ends_no_sentence(text, cuts):
+    assert [s.text for s in split_text(text, words, join=False)] == (cuts or [text + "."])
+
+
 def test_graphemes_and_marks_are_never_cut():
     for unit in ("e\u0301", "한\u1161", "[laughter]"):
         for segment in split_text(unit * 300, len, "en", ["[laughter]"]):
