@@ -111,7 +111,7 @@ def _by_soundfile(data: bytes, name: str, max_s: float) -> Decoded | None:
     if not blocks.shape[1]:
         return None
     notes = ()
-    if failed or blocks.shape[1] < promised or _wav_is_cut(data):
+    if failed or blocks.shape[1] < promised or _wav_is_cut(data) or _ogg_is_cut(data):
         notes = (f"{name} is damaged or cut off: the {blocks.shape[1] / rate_hz:.1f} s that can be read are used",)
     return Decoded(blocks, rate_hz, notes)
 
@@ -140,7 +140,7 @@ def _by_av(data: bytes, name: str, max_s: float) -> Decoded:
     except (ValueError, TypeError, OverflowError, MemoryError) as error:  # nonsense in a damaged header
         raise ReferenceUnreadable(_why_unreadable(data, name)) from error
     notes = ()
-    if failed and blocks.shape[1]:
+    if (failed or _ogg_is_cut(data)) and blocks.shape[1]:
         notes = (f"{name} is damaged or cut off: the {blocks.shape[1] / rate_hz:.1f} s that can be read are used",)
     return Decoded(blocks, rate_hz, notes)
 
@@ -191,6 +191,17 @@ def _wav_is_cut(data: bytes) -> bool:
         return False
     promised = struct.unpack("<I", data[4:8])[0] + 8
     return len(data) + 1 < promised < 0xFFFFFF00  # writers to a pipe put the largest number there
+
+
+def _ogg_is_cut(data: bytes) -> bool:
+    """Whether an Ogg file ends inside a page (its length is in no header, and libsndfile takes the whole pages)."""
+    if data[:4] != b"OggS":
+        return False
+    page = data.rfind(b"OggS")
+    if len(data) < page + 27:  # of a page's header, whose last byte counts the lengths that follow
+        return True
+    lengths = data[page + 27 : page + 27 + data[page + 26]]
+    return len(data) < page + 27 + data[page + 26] + sum(lengths)
 
 
 def _why_unreadable(data: bytes, name: str) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import io
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosy_engine.audio.decode import _by_av, _by_soundfile
+from cosy_engine.audio.features import resample
 from cosy_engine.audio.waveform import read_clip, to_mono, write_wav
 from cosy_engine.errors import ReferenceSilent, ReferenceTooLong, ReferenceTooShort, ReferenceUnreadable, UserError
 from tests.audio import steady
@@ -215,6 +218,19 @@ def test_a_truncated_wav_is_used_as_far_as_it_goes(clean_wav, keep):
     clip = read_clip(part, name="cut.wav")
     assert clip.seconds == pytest.approx(keep * read_clip(clean_wav).seconds, abs=0.05)
     assert "cut off" in clip.notes[0]
+
+
+@pytest.mark.parametrize("codec", ["vorbis", "libopus", "flac"])
+def test_a_truncated_ogg_is_used_as_far_as_it_goes(codec):
+    data = Path("assets/voices/low.ogg").read_bytes()  # Vorbis
+    if codec != "vorbis":
+        clip = read_clip(data)
+        data = muxed(resample(torch.from_numpy(clip.samples), clip.rate_hz, 24000).numpy(), 24000, "ogg", codec)
+    whole = read_clip(data)
+    assert whole.notes == ()
+    for keep in (0.55, 0.8, 1 - 1 / len(data)):
+        cut = read_clip(data[: int(len(data) * keep)], name="cut.ogg")
+        assert cut.notes[0].startswith("cut.ogg is damaged or cut off") and cut.seconds < whole.seconds
 
 
 def test_a_truncated_m4a_is_refused_or_noted(speech):
