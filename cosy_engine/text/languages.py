@@ -81,10 +81,21 @@ def detect(text: str, fallback: str = "en") -> str:
         if found and found >= han:
             return "uk" if language == "ru" and UKRAINIAN.search(text) else language
     if han:
-        return "zh"
+        return "en" if _quotes_chinese(text, han) else "zh"
     if OTHER_SCRIPTS.search(LONE_GREEK.sub(" ", text)):
         return "und"
     return _latin(text.lower(), fallback)
+
+
+CHINESE_GRAMMAR = re.compile("[的了是在我你他她们不这那有和用把被就也都很吗呢吧]")
+
+
+def _quotes_chinese(text: str, han: int) -> bool:
+    """Whether text is English around a Chinese name or word; a few English names in Chinese are not."""
+    words = [word.lower() for word in _latin_words(HAN.sub(" ", text)) if len(word) > 1]
+    common = sum(word in WORDS["en"] for word in words) + (len(re.findall(r"\b[a-z]{2,}\b", text, re.ASCII)) > 2)
+    needed = 2 if CHINESE_GRAMMAR.search(text) else 0.6
+    return common >= 2 and len(words) > needed * han
 
 
 # Words that stand in no English sentence but as a quotation: one of them tells a short text.

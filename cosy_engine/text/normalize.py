@@ -92,8 +92,8 @@ class TextNormalizer:
         text = _paragraphs(text, wide=whole in ("zh", "ja"))
         lines = []
         for line in text.split("\n"):
-            sentences = [self._read(s, language or detect(s, fallback=whole)) for s in _sentences(line)]
-            lines.append("".join(sentences))
+            parts = [part for sentence in _sentences(line) for part in _by_language(sentence, language, whole)]
+            lines.append("".join(self._read(part, spoken) for part, spoken in parts))
         spoken = _final(_only_spoken("\n".join(lines)), whole).translate(self._unshield)
         if whole in ("zh", "en") and not self._wetext and re.search(r"\d", text):
             notes.append("numbers were read by built-in rules: install wetext for better readings")
@@ -185,6 +185,22 @@ def _sentences(line: str) -> list[str]:
     cuts = [i + 1 for i, c in enumerate(line) if c in "。！？!?…." and ends_piece(line, i)]
     sentences = [line[a:b] for a, b in zip([0, *cuts], [*cuts, len(line)], strict=True) if a < b]
     return [part for sentence in sentences for part in _bounded(sentence)]
+
+
+def _by_language(sentence: str, language: str | None, whole: str) -> list[tuple[str, str]]:
+    """(part, its language) of a sentence: one, or as many as it has turns between English and Chinese clauses."""
+    own = language or detect(sentence, fallback=whole)
+    if language or own not in ("en", "zh") or not (HAN.search(sentence) and re.search("[A-Za-z]{2}", sentence)):
+        return [(sentence, own)]
+    parts: list[tuple[str, str]] = []
+    for clause in re.findall(r".+?(?:[，；;]|,(?!\d)|$)", sentence, re.S):
+        spoken = detect(clause, fallback=own)
+        if spoken not in ("en", "zh"):  # rare words in small letters are no names
+            spoken = "en" if len(re.findall(r"\b[a-z]{2,}\b", clause)) > 1 else own
+        if parts and parts[-1][1] == spoken:
+            clause = parts.pop()[0] + clause
+        parts.append((clause, spoken))
+    return parts
 
 
 def _bounded(sentence: str) -> list[str]:

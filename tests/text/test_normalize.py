@@ -267,6 +267,21 @@ def test_languages_of_sentences_are_kept_apart(normal):
 
 
 @pytest.mark.parametrize(
+    ("text", "spoken"),
+    [
+        ("Meet 王小明 at 3 near 北京 station, bring 5 copies.", "Meet 王小明 at three near 北京 station, bring five copies."),
+        ("Visit 上海 on May 5.", "Visit 上海 on May fifth."),
+        ("I saw 3 cats, 我看到5只狗, and 7 birds.", "I saw three cats,我看到五只狗, and seven birds."),
+        ("我在Google Cloud Platform上部署了3个Docker", "我在Google Cloud Platform上部署了三个Docker。"),
+        ("iPhone 15 Pro Max 售价9999元", "iPhone十五Pro Max售价九千九百九十九元。"),
+        ("我买了Windows 11, Office 365, 还有5个U盘。", "我买了Windows十一, Office三百六十五,还有五个U盘。"),
+    ],
+)  # fmt: skip
+def test_numbers_are_in_the_language_of_the_words_around_them(normal, plain, text, spoken):
+    assert normal(text).text.rstrip("。") == plain(text).text.rstrip("。") == spoken.rstrip("。")
+
+
+@pytest.mark.parametrize(
     ("n", "words"),
     [(0, "零"), (10, "十"), (15, "十五"), (110, "一百一十"), (1010, "一千零一十"), (10010, "一万零一十"), (100086, "十万零八十六"),
      (20240506, "二千零二十四万零五百零六"), (200000001, "二亿零一")],
