@@ -9,16 +9,17 @@ from fastapi import FastAPI
 from fastapi import Request as HttpRequest
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from cosy_engine import CosyError, Engine, Request
-from cosy_engine.errors import Busy, UserError
+from cosy_engine.errors import Busy, MemoryShort, ModeUnavailable, UserError
 from cosy_ui.audio_files import KINDS, encode, kinds_here
 from cosy_ui.guests import client_of
 from cosy_ui.jobs import Job, JobTable
 from cosy_ui.login import guarded
 from cosy_ui.messages import error_words
 from cosy_ui.sessions import Sessions
-from cosy_ui.words import language, say
+from cosy_ui.words import WORDS, language, say
 
 MAX_BODY_BYTES = 256 * 1024  # a text of the greatest length, every character escaped, is a quarter of it
 PARAMETERS = {"instruction": "instructions", "speed": "speed", "seed": "seed"}  # word of a refusal -> field of the body
@@ -28,9 +29,9 @@ class SpeechRequest(BaseModel):
     """Body of the call. voice: a shared voice's name, or the API id of a voice saved in an open page. speed: 0.5 to 2, less
     than OpenAI's range, as the models follow no further; 1 for pcm, which comes as it is made: int16, little-endian, mono, at
     the rate in the header X-Rate-Hz. consent: on a shared page, "I may use this voice". Unknown fields are ignored, as
-    clients send many."""
+    clients send many; a known one has its own type, as true is no speed."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", strict=True)
     input: str
     voice: str = Field(min_length=1, max_length=200)
     model: str = ""
@@ -51,9 +52,9 @@ def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessi
         try:
             body = SpeechRequest.model_validate_json(sent)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            first = error.errors(include_url=False, include_input=False)[0]
             field = ".".join(map(str, first["loc"])) or None
-            words = say("body_field" if field else "body_whole", lang, **{"field": field, "why": first["msg"]})
+            words = say("body_field" if field else "body_whole", lang, **{"field": field, "why": _why(first, lang)})
             return _refusal(400, "bad_input", words, field)
         kinds = (*kinds_here(), "pcm")
         if body.response_format not in kinds:
@@ -91,7 +92,19 @@ def add_speech_api(app: FastAPI, engine: Engine, jobs: JobTable, sessions: Sessi
                 job.cancel()
                 jobs.finish(job)
 
+    async def other(http: HttpRequest):
+        refused = _refusal(405, "method_not_allowed", say("post_only", language(http)))
+        refused.headers["Allow"] = "POST"
+        return refused
+
     guarded(app, jobs.guests, "/v1/audio/speech", speech, ("POST",))
+    guarded(app, jobs.guests, "/v1/audio/speech", other, ("GET", "PUT", "PATCH", "DELETE"))
+
+
+def _why(wrong: ErrorDetails, lang: str) -> str:
+    """What is wrong with a field, in our own words."""
+    key = f"why_{wrong['type']}"
+    return say(key if key in WORDS else "why_other", lang, **wrong.get("ctx", {}))
 
 
 async def _body(http: HttpRequest) -> bytes | None:
@@ -124,7 +137,8 @@ async def _finishing(jobs: JobTable, job: Job) -> AsyncIterator[bytes]:
 def _failed(error: Exception, lang: str) -> JSONResponse:
     if not isinstance(error, CosyError):
         return _refusal(500, "internal", error_words(error, lang))
-    status = 400 if isinstance(error, UserError) else 503 if isinstance(error, Busy) else 500
+    asked_wrong, full = isinstance(error, (UserError, ModeUnavailable)), isinstance(error, (Busy, MemoryShort))
+    status = 400 if asked_wrong else 503 if full else 500
     field = next((name for word, name in PARAMETERS.items() if word in str(error)), None)
     if error.code.startswith("text_") and field is None:
         field = "input"

@@ -20,7 +20,7 @@ import pytest
 import soundfile
 from gradio_client import handle_file
 
-from cosy_engine import Request
+from cosy_engine import Request, errors
 from cosy_engine.audio.voice import save_voice
 from cosy_engine.errors import UserError
 from cosy_engine.types import to_int16
@@ -131,7 +131,10 @@ def test_refusals_come_in_the_callers_language(server, clip, monkeypatch):
         ({"input": TEXT, "voice": "nobody"}, "没有名为 'nobody' 的声音（现有：Narrator）"),
         ({"input": "", "voice": "Narrator"}, "文本为空"),
         ({"input": TEXT, "voice": "Narrator", "response_format": "exe"}, "response_format 只能是"),
-        ({"voice": "Narrator"}, "input 无法使用"),
+        ({"voice": "Narrator"}, "input 无法使用（缺少此项）"),
+        ({"input": TEXT, "voice": "Narrator", "speed": 9}, "speed 无法使用（最大为 2.0）"),
+        ({"input": TEXT, "voice": "x" * 201}, "voice 无法使用（超过 200 个字符）"),
+        ({"input": TEXT, "voice": "Narrator", "consent": "yes"}, "consent 无法使用（请给出 true 或 false）"),
     ):
         assert says in refused(server.url, chinese, **body)[1]["message"]
     assert (
@@ -270,6 +273,10 @@ def test_openai_style_mistakes(server):
         ({"input": TEXT, "voice": "Narrator", "speed": 4}, 400, "bad_input"),
         ({"input": TEXT, "voice": "Narrator", "speed": float("nan")}, 400, "bad_input"),
         ({"input": TEXT, "voice": "Narrator", "seed": -1}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "Narrator", "speed": True}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "Narrator", "speed": "1.5"}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "Narrator", "seed": True}, 400, "bad_input"),
+        ({"input": TEXT, "voice": "Narrator", "consent": "yes"}, 400, "bad_input"),
         ({"input": {"a": 1}, "voice": "Narrator"}, 400, "bad_input"),
         ({"input": "half \ud800", "voice": "Narrator"}, 400, "bad_input"),
         ({"input": TEXT, "voice": "half \ud800"}, 400, "bad_input"),
@@ -283,11 +290,53 @@ def test_openai_style_mistakes(server):
         assert (status, error["code"]) == (code, name), (body, error)
         assert set(error) == {"message", "type", "param", "code"} and error["type"] == "invalid_request_error"
         if "\\ud800" not in json.dumps(body) and code != 413:  # those are refused before a field is known
-            assert error["param"] in ("input", "voice", "speed", "seed", "response_format", "instructions"), body
+            assert error["param"] in (
+                "input",
+                "voice",
+                "speed",
+                "seed",
+                "response_format",
+                "instructions",
+                "consent",
+            ), body
     for body in (b"", b"nonsense", b"[1]", b"\xff\xfe"):
         with pytest.raises(urllib.error.HTTPError) as wrong:
             urllib.request.urlopen(urllib.request.Request(f"{server.url}v1/audio/speech", body), timeout=10)
         assert wrong.value.code == 400 and json.loads(wrong.value.read())["error"]["param"] is None
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "PATCH", "DELETE"])
+def test_openai_style_answers_other_methods_in_its_shape(server, method):
+    with pytest.raises(urllib.error.HTTPError) as wrong:
+        urllib.request.urlopen(urllib.request.Request(f"{server.url}v1/audio/speech", method=method), timeout=10)
+    error = json.loads(wrong.value.read())["error"]
+    assert wrong.value.code == 405 and wrong.value.headers["Allow"] == "POST"
+    assert error["type"] == "invalid_request_error" and "POST" in error["message"]
+
+
+KINDS_OF_ERROR = [
+    kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CosyError)
+]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_ERROR, ids=lambda kind: kind.__name__)
+def test_only_faults_of_the_program_are_server_errors(server, monkeypatch, kind):
+    def refuses(request):
+        raise kind("a reason", "text") if kind is errors.InputMissing else kind("a reason")
+
+    monkeypatch.setattr(server.engine, "speak", refuses)
+    status, error = refused(server.url, input=TEXT, voice="Narrator")
+    asked = issubclass(kind, (errors.UserError, errors.ModeUnavailable))
+    assert (status == 400) is asked and error["type"] == ("invalid_request_error" if asked else "server_error")
+    assert (error["message"], error["code"]) == ("a reason", kind.code)
+
+
+def test_an_instruction_that_a_model_does_not_know_is_the_callers_mistake(server, monkeypatch):
+    taught = tuple(mode for mode in server.engine.modes if mode != "instruct")
+    monkeypatch.setattr(type(server.engine), "modes", taught)
+    status, error = refused(server.url, input=TEXT, voice="Narrator", instructions="Speak softly.")
+    assert (status, error["code"], error["param"]) == (400, "mode_unavailable", "instructions")
+    assert "was not taught instructions" in error["message"]
 
 
 def test_a_shared_page_wants_consent_of_programs_too(engine, clip):
