@@ -54,7 +54,7 @@ PHONE = (
     r"|\(\d{2,4}\) ?\d{3,4}[ .-]\d{3,4}|(?:1[ .-])?\d{3}[ .-]\d{3}[ .-]\d{4}|0\d{2,4}[ /-]\d{3,8}(?:[ -]\d{2,4})*"
     r"|400-\d{3,4}-\d{3,4}|\d{4}(?: \d{4}){2,3}"
     # a code of three groups or more, unless it is a date
-    r"|(?!(?:1\d|20)\d\d-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?!\d))\d+(?:-\d+){2,}"
+    r"|(?!(?:1\d|20)\d\d-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?!\d)|(?:0?[1-9]|[12]\d|3[01])-(?:0?[1-9]|[12]\d|3[01])-(?:19|20)\d\d(?!\d))\d+(?:-\d+){2,}"
     r"|\d{3}-\d{4}|1[3-9]\d(?:[ -]?\d{4}){2}|0\d(?:[ .]\d\d){4})(?![\w/-]|[.,]\d|\s?=)"
 )
 PHONE_CONTEXT = re.compile(r"\b(?:call|phone|tel|dial|fax|number|reach|at|or|mobile)\b|电话|拨|致电", re.I)
@@ -99,6 +99,10 @@ def _version(match: re.Match, language: str) -> str:
     written = match[0]
     if re.fullmatch(r"(?:19|20)\d\d\.(?:0?[1-9]|1[0-2])\.(?:0?[1-9]|[12]\d|3[01])", written):
         return written.replace(".", "-")  # a date; its own rule reads it
+    if language in ("de", "en", "zh") and re.fullmatch(
+        r"(?:0?[1-9]|[12]\d|3[01])\.(?:0?[1-9]|1[0-2])\.(?:19|20)\d\d", written
+    ):
+        return written  # likewise
     return _spaced(_named(written, language), match, language)
 
 

@@ -251,7 +251,8 @@ def _numeral_sign(c: str) -> str:
 
 
 def _without_markdown(text: str) -> str:
-    text = re.sub(r"(?m)^[ ]*(?:#{1,6}[ ]+|>[ ]+|[-*+•·][ ]+|={3,}$|-{3,}$|\*{3,}$)", "", text)
+    text = re.sub(r"(?m)^[ ]*[-*+•·][ ]+", "\n", text)  # an item of a list is a paragraph
+    text = re.sub(r"(?m)^[ ]*(?:#{1,6}[ ]+|>[ ]+|={3,}$|-{3,}$|\*{3,}$)", "", text)
     text = re.sub(
         r"\*\*([^*\n]+)\*\*|__([^_\n]+)__|(?<![\w*])\*([^*\s][^*\n]*)\*(?![\w*])", lambda m: m[1] or m[2] or m[3], text
     )

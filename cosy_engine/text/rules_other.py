@@ -29,11 +29,14 @@ TO = {
     "vi": "đến", "ja": "から", "ko": "에서", "th": "ถึง", "ar": "إلى", "he": "עד",
 }  # fmt: skip
 CLOCK = {"de": " Uhr ", "fr": " heures ", "ja": "時", "ko": "시 "}  # between hour and minute; a blank elsewhere
+CURRENCIES = ("€", "$", "£", "R$", "₹", "¢")
 MONEY = {
-    "de": ("Euro", "Dollar", "Pfund"), "fr": ("euros", "dollars", "livres"), "es": ("euros", "dólares", "libras"),
-    "it": ("euro", "dollari", "sterline"), "pt": ("euros", "dólares", "libras"), "nl": ("euro", "dollar", "pond"),
-    "ru": ("евро", "долларов", "фунтов"), "uk": ("євро", "доларів", "фунтів"), "pl": ("euro", "dolarów", "funtów"),
-    "ja": ("ユーロ", "ドル", "ポンド"), "ko": ("유로", "달러", "파운드"),
+    "de": ("Euro", "Dollar", "Pfund", "Real", "Rupien", "Cent"), "fr": ("euros", "dollars", "livres", "réaux", "roupies", "centimes"),
+    "es": ("euros", "dólares", "libras", "reales", "rupias", "centavos"), "it": ("euro", "dollari", "sterline", "real", "rupie", "centesimi"),
+    "pt": ("euros", "dólares", "libras", "reais", "rupias", "centavos"), "nl": ("euro", "dollar", "pond", "real", "roepie", "cent"),
+    "ru": ("евро", "долларов", "фунтов", "реалов", "рупий", "центов"), "uk": ("євро", "доларів", "фунтів", "реалів", "рупій", "центів"),
+    "pl": ("euro", "dolarów", "funtów", "reali", "rupii", "centów"), "ja": ("ユーロ", "ドル", "ポンド", "レアル", "ルピー", "セント"),
+    "ko": ("유로", "달러", "파운드", "헤알", "루피", "센트"),
 }  # fmt: skip
 EQUALS = {"de": "gleich", "fr": "égale", "es": "igual a", "it": "uguale a", "pt": "igual a", "ru": "равно"}
 PLUS = {
@@ -64,6 +67,7 @@ DEGREES = {"de": "Grad", "fr": "degrés", "es": "grados", "it": "gradi", "pt": "
 NUMBER = {"de": "Nummer", "fr": "numéro", "es": "número", "it": "numero", "pt": "número"}
 KO_COUNTERS = "시간|시|살|개|명|마리|번|장|병|잔|권|대|채|그루|켤레|송이|사람|달|가지|군데"
 DE_MONTHS = "Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember"
+DE_DATE = r"(?<![\d.])(0?[1-9]|[12]\d|3[01])\.(0?[1-9]|1[0-2])\.((?:1\d|20)\d\d)(?!\d)"
 TIGHT = ("ja", "th")  # written without blanks
 
 
@@ -94,6 +98,8 @@ def read_numbers(text: str, language: str) -> str:
     if language == "ko":
         sub(rf"(?<![\d.])(\d{{1,2}})(?=\s?(?:{KO_COUNTERS})(?!\d))", lambda m: ko_native(m[1]) or say(m[1]))
     if language == "de":
+        text = re.sub(DE_DATE, lambda m: f"{int(m[1])}. {DE_MONTHS.split('|')[int(m[2]) - 1]} {m[3]}", text)
+        sub(rf"\b((?i:der|die|das)) (\d{{1,2}})\. (?=(?:{DE_MONTHS})\b)", lambda m: f"{m[1]} {ordinal(m[2], 'de')} ")
         sub(
             rf"\b((?i:am|dem|den|vom|zum|bis|des|im)) (\d{{1,2}})\. (?=(?:{DE_MONTHS})\b)",
             lambda m: f"{m[1]} {ordinal(m[2], 'de')}n ",
@@ -108,8 +114,10 @@ def read_numbers(text: str, language: str) -> str:
         sub(r"\b(\d+)\.?([ºª])", lambda m: _feminine(ordinal(m[1], language) or m[0], m[2] == "ª"))
     sub(r"\b[Nn][°º]\s?(?=\d)", lambda m: NUMBER.get(language, m[0].strip()) + " ")
     sub(r"(?<![\d:])([01]?\d|2[0-4])[:h]([0-5]\d)(?![\d:])(?: Uhr\b)?", lambda m: _clock(m, language, say))
-    sub(rf"([€$£])\s?({number})", lambda m: _money(m[1], m[2], language, say))
-    sub(rf"({number})\s?([€$£])", lambda m: _money(m[2], m[1], language, say))
+    # $45.30 has its own country's point
+    sub(r"(?<![A-Za-z])(R\$|(?:US)?\$|[€£₹])\s?(\d+\.\d\d)(?![.,]?\d)", lambda m: _money(m[1], m[2], language, say))
+    sub(rf"(?<![A-Za-z])(R\$|(?:US)?\$|[€£₹])\s?({number})", lambda m: _money(m[1], m[2], language, say))
+    sub(rf"({number})\s?(R\$|[€$£₹¢])", lambda m: _money(m[2], m[1], language, say))
     sub(rf"({number})\s?%", lambda m: f"{say(m[1])} {PERCENT[language]}".replace(" ", "" if language in TIGHT else " "))
     if language in DEGREES:
         sub(
@@ -145,7 +153,7 @@ def _money(sign: str, amount: str, language: str, say) -> str:
     if not names:
         return f"{say(amount)} {sign}"
     whole, _, cents = amount.replace(",", ".").partition(".")
-    name = names["€$£".index(sign)]
+    name = names[CURRENCIES.index(sign.removeprefix("US"))]
     if len(cents) != 2:
         return f"{say(amount)} {name}"
     return f"{say(whole)} {name}" + (f" {say(str(int(cents)))}" if int(cents) else "")

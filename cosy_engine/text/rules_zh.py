@@ -51,6 +51,14 @@ EQUATION = rf"(?<![A-Za-z\d.,/-]){_SIGNED}+(?=\s?=)|(?<=\d=){_SIGNED}+|(?<=\d = 
 SCALES = {"k": 3, "m": 6, "b": 9, "t": 12}  # letter: power of ten
 
 BEFORE = [
+    (rf"(?<=\d)\s?({_UNIT})\s?[×xX*]\s?(?=\d)", lambda m: f"{m[1]}乘"),
+    (rf"(?<=\d)(\s?(?:{_UNIT}|%|度)?)\s?[~～]\s?(?=[-负]\d)", lambda m: f"{m[1]}到"),
+    (r"(?<=[\d零一二三四五六七八九十百])\s?[~～]\s?(?=[A-Z][\d一二三四五六七八九十])", lambda m: "到"),  # P45～P50
+    (rf"(?<=[页章节层楼集期条款])\s?{_DASH}\s?(?=第)", lambda m: "到"),
+    (rf"(\d+)′({_NUMBER})″", lambda m: f"{_n(m[1])}分{_n(m[2])}秒"),
+    (r"(\d+)(?:st|nd|rd|th)(?![A-Za-z])", lambda m: f"第{_n(m[1])}"),
+    (r"(?<![\d.])(0?[1-9]|[12]\d|3[01])\.(0?[1-9]|1[0-2])\.((?:19|20)\d\d)(?!\d)",
+     lambda m: f"{digits(m[3], 'zh')}年{_n(str(int(m[2])))}月{_n(str(int(m[1])))}日"),
     (EQUATION, lambda m: in_words(m[0], {"-": "减", "/": "除以", "*": "乘"})),
     (rf"(?:(?<![\w.%)）\]}}])|(?<=[为是到至约温差低于])|(?<=温度))-(?=(?:{_MONEY})?\d)", lambda m: "负"),
     (rf"(?<=[\u4e00-\u9fff])-(?=(?:{_MONEY})\d)", lambda m: "负"),

@@ -136,6 +136,18 @@ BOTH = {  # read alike with wetext and by the built-in rules
     "It lost -$20 or -€3.2m": "It lost minus twenty dollars or minus three point two million euros",
     "A $5M loan and € 7bn for 5M users": "A five million dollars loan and seven billion euros for five million users",
     "$1.5M、€2.4bn、$5K、-$20、₹500和99¢": "一百五十万美元、二十四亿欧元、五千美元、负二十美元、五百卢比和九十九美分",
+    "Cuesta $45.30 o US$20 y no es mi libro": "Cuesta cuarenta y cinco dólares treinta o veinte dólares y no es mi libro",
+    "Ela custa R$ 1.500,00 e não 20 €": "Ela custa mil e quinhentos reais e não vinte euros",
+    "Das kostet 50¢ und ₹700": "Das kostet fünfzig Cent und siebenhundert Rupien",
+    # dates of other countries
+    "On 3/4/25, 31.12.2025 or 12-25-1999": "On March fourth, twenty twenty-five, December thirty-first, twenty twenty-five or December twenty-fifth, nineteen ninety-nine",
+    "Der 31.12.2025 ist nicht der 1. Mai": "Der einunddreißigste Dezember zweitausendfünfundzwanzig ist nicht der erste Mai",
+    "于31.12.2025结束": "于二零二五年十二月三十一日结束",
+    # ranges, sizes and angles
+    "看P45～P50和第3页-第5页": "看P四十五到P五十和第三页到第五页",
+    "-18℃~-4℃，10cm×20cm": "负十八摄氏度到负四摄氏度，十厘米乘二十厘米",
+    "角度3′15″，1st名": "角度三分十五秒，第一名",
+    "It is 1,5 kg or 12,5% of 1,500 kg": "It is one point five kilograms or twelve point five percent of one thousand, five hundred kilograms",
     # thousands parted by blanks, and what only looks like them
     "The 10 000 steps cost 25 000 dollars or $ 2 500": "The ten thousand steps cost twenty-five thousand dollars or two thousand, five hundred dollars",
     "It was 1\u2009234\u2009567 or 250 000 euros": "It was one million, two hundred and thirty-four thousand, five hundred and sixty-seven or two hundred and fifty thousand euros",
@@ -227,6 +239,7 @@ def test_lines_that_an_editor_broke_are_joined(normal):
         "This paragraph was wrapped by an editor at a fixed width and goes on here.",
         "A new one.",
     ]
+    assert normal("Buy:\n* milk from here\n- eggs").text.split("\n") == ["Buy:", "milk from here.", "eggs"]
     assert normal("苹果\n香蕉\n橙子").text == "苹果。\n香蕉。\n橙子"
 
 
