@@ -160,7 +160,7 @@ def bench(arguments: argparse.Namespace) -> int:
         models = load_models(release, device)
     if arguments.load:
         return _bench_load(arguments, spec, models, facts, what)
-    run = measuring.Bench(spec, models, arguments.rows, arguments.runs, arguments.slots)
+    run = measuring.Bench(spec, models, arguments.rows, arguments.runs, arguments.slots, _tell)
     results, data = [], measuring.as_data([], facts, what)
     for precision, tier in measuring.runnable(device, arguments.precisions.split(","), arguments.tiers.split(",")):
         results.append(run.run(precision, tier, arguments.parts.split(",")))
@@ -173,13 +173,18 @@ def bench(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _tell(words: str) -> None:
+    """A line of progress."""
+    print(words, file=sys.stderr, flush=True)
+
+
 def _bench_load(arguments: argparse.Namespace, spec: ModelSpec, models: Any, facts: dict, what: str) -> int:
     """Listeners at once; the same lines and files."""
     from cosy_engine import bench as measuring
     from cosy_engine import bench_load
 
     most = max(arguments.load)
-    run = measuring.Bench(spec, models, [most], arguments.runs, most)
+    run = measuring.Bench(spec, models, [most], arguments.runs, most, _tell)
     loads, data = [], bench_load.as_data([], facts, what)
     for precision, tier in measuring.runnable(run.device, arguments.precisions.split(","), arguments.tiers.split(",")):
         for listeners in arguments.load:

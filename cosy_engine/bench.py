@@ -113,10 +113,14 @@ class Bench:
     """Measures configurations of one set of models, as an engine with so many slots captures them.
 
     rows: sizes of the decode batch to time; those above the slots are captured apart, after memory was measured.
+    say: told of each part as it begins.
     """
 
-    def __init__(self, spec: ModelSpec, models: Models, rows: Iterable[int], runs: int = 5, slots: int = 8):
-        self.spec, self.device, self.runs = spec, models.lm.device, runs
+    def __init__(
+        self, spec: ModelSpec, models: Models, rows: Iterable[int], runs: int = 5, slots: int = 8,
+        say: Callable[[str], None] = lambda words: None,
+    ):  # fmt: skip
+        self.spec, self.device, self.runs, self.say = spec, models.lm.device, runs, say
         slots = row_bucket(min(slots, max(rows)))
         self.rows = sorted(count for count in set(rows) if count <= slots)
         self.more_rows = sorted(set(rows) - set(self.rows))
@@ -144,6 +148,7 @@ class Bench:
             torch.cuda.empty_cache()
             torch.cuda.reset_peak_memory_stats()
         try:
+            self.say(f"{tier} {precision}: warming up ...")
             stages = self.shelf.at(precision, tier)
             if self.device.type == "cuda":
                 result.weights_gb = torch.cuda.memory_allocated() / 1e9
@@ -155,10 +160,12 @@ class Bench:
             result.graphs, result.warm_up = len(captured), warm_up_report(captured)
             result.left_out, result.choices = self.shelf.left_out(precision, tier), self.shelf.choices(precision, tier)
             for part in parts:
+                self.say(f"{tier} {precision}: {part} ...")
                 getattr(self, f"_{part}")(stages, result)
             self._measure_memory(result)
             if "decode" in parts:
                 for rows in self.more_rows:
+                    self.say(f"{tier} {precision}: decode of {rows} rows ...")
                     self._decode_apart(precision, tier, rows, result)
         except Exception as error:  # one configuration that cannot run must not lose the others' figures
             result.error = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"

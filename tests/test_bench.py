@@ -25,10 +25,15 @@ def test_every_part_of_a_configuration_is_measured():
 
 
 def test_more_rows_than_slots_are_decoded_apart():
-    spec = small_spec("v3", 700)
-    bench = Bench(spec, random_models(spec, torch.device("cpu")), rows=[1, 4], runs=1, slots=2)
+    spec, said = small_spec("v3", 700), []
+    bench = Bench(spec, random_models(spec, torch.device("cpu")), rows=[1, 4], runs=1, slots=2, say=said.append)
     result = bench.run("fp32", "eager", ["decode"])
     assert result.error == "" and set(result.decode) == {1, 4} and bench.shelf.rows == 2
+    assert [words.removeprefix("eager fp32: ") for words in said] == [
+        "warming up ...",
+        "decode ...",
+        "decode of 4 rows ...",
+    ]
 
 
 def test_a_configuration_that_fails_is_recorded_and_named():
@@ -41,7 +46,9 @@ def test_a_configuration_that_fails_is_recorded_and_named():
 def test_the_command_prints_one_json_line_last_or_a_table_beside_its_file(tmp_path):
     command = [sys.executable, "-m", "cosy_engine", "bench", "--rows", "1", "--runs", "1", "--precisions", "fp32",
                "--tiers", "eager", "--parts", "decode"]  # fmt: skip
-    out = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stderr.splitlines()[1:3] == ["eager fp32: warming up ...", "eager fp32: decode ..."]
+    out = done.stdout
     data = json.loads(out.strip().splitlines()[-1])
     assert data["machine"]["device"] and data["results"][0]["decode"]["1"]["ms"] > 0
     command += ["--json", str(tmp_path / "b.json")]
