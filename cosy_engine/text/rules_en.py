@@ -64,7 +64,7 @@ SCALES = {"k": "thousand", "m": "million", "b": "billion"}
 BEFORE = [
     (rf"(?<![\w.%)\]])[-−](?=(?:{_MONEY})?\d)", lambda m: "minus "),
     (r"(?<!\w)~\s?(?=\d)", lambda m: "about "),
-    (r"(?<![\w.])(\d{1,3}(?:\.\d{3})+),(\d\d)(?!\d)", lambda m: f"{m[1].replace('.', '')}.{m[2]}"),  # as the continent writes it
+    (r"(?<![\w.])(\d{1,3}(?:\.\d{3})+),(\d\d)(?!\d)", lambda m: f"{m[1].replace('.', '')}.{m[2]}".removesuffix(".00")),  # as the continent writes it
     (r"(?i:(?<=\d)(\s?[ap]\.?m\.?)?)\s?[-–—~]\s?(?=\d{1,2}:[0-5]\d)", lambda m: f"{m[1] or ''} to "),
     (rf"\b((?:{_DAY}|{_MONTH})[a-z]*)–(?=(?:{_DAY}|{_MONTH}))", lambda m: f"{m[1]} to "),
     (r"(?<=\b[A-Za-z])\^(-?)(\d+)", lambda m: _raised(m[1], m[2])),
@@ -111,6 +111,8 @@ BEFORE = [
      lambda m: f"{_n(m[2])} to {_money(m[1], m[3], None, m[5])}"),
     (rf"(?<![\w.])(?<![$€£¥￥₹])(?<![$€£¥￥₹] )(?!3M\b)({_NUMBER})(M|(?<=\d\d)[kK]|(?<=\.\d)[kK])\b", lambda m: f"{_n(m[1])} {SCALES[m[2].lower()]}"),
     (r"\b[Nn]°\s?(?=\d)", lambda m: "number "),
+    (rf"(?i:\b(an?)) ({_MONEY})\s?(?:(\d+\.\d+)(?=\s?[a-zA-Z])|(\d+)(?![\d.]*\d)){_SCALE}(?= [a-z])(?! (?:and|or|for|in|on|at|to|from|is|was)\b)",
+     lambda m: f"{m[1]} {_attribute(m[2], m[3] or m[4], m[5])}"),
     (rf"({_MONEY})\s?(\d+)(?:\.(\d\d))?{_SCALE}(?![\d.]*\d)", lambda m: _money(m[1], m[2], m[3], m[4])),
     (rf"({_MONEY})\s?({_NUMBER}){_SCALE}", lambda m: _money(m[1], m[2], None, m[3])),
     (r"(?i:\b(call|dial|phone|extension|ext\.|code|PIN|zip)(?: number)? )(\d{3,})\b(?!\s(?:people|times|of))", lambda m: m[0][: -len(m[2])] + digits(m[2], "en")),
@@ -241,6 +243,12 @@ def _money(sign: str, whole: str, cents: str | None, scale: str | None) -> str:
         )
         words = f"{words} and {_n(str(int(cents)))} {small}" if int(whole) else f"{_n(str(int(cents)))} {small}"
     return words
+
+
+def _attribute(sign: str, amount: str, scale: str | None) -> str:
+    """An amount before its noun: a five million dollar deal."""
+    one, many, _ = CURRENCIES[sign]
+    return _money(sign, amount, None, scale).removesuffix(many).removesuffix(one).rstrip() + f" {one}"
 
 
 def _unit(number: str, sign: str) -> str:

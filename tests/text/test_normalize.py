@@ -134,7 +134,8 @@ BOTH = {  # read alike with wetext and by the built-in rules
     "5³、10²³、10⁻³和x²": "五的立方、十的二十三次方、十的负三次方和x平方",
     # money
     "It lost -$20 or -€3.2m": "It lost minus twenty dollars or minus three point two million euros",
-    "A $5M loan and € 7bn for 5M users": "A five million dollars loan and seven billion euros for five million users",
+    "a $20 bill, a $1.5bn fund and a $5 or 1.500,00 euros": "a twenty dollar bill, a one point five billion dollar fund and a five dollars or one thousand, five hundred euros",
+    "A $5M loan and € 7bn for 5M users": "A five million dollar loan and seven billion euros for five million users",
     "$1.5M、€2.4bn、$5K、-$20、₹500和99¢": "一百五十万美元、二十四亿欧元、五千美元、负二十美元、五百卢比和九十九美分",
     "Cuesta $45.30 o US$20 y no es mi libro": "Cuesta cuarenta y cinco dólares treinta o veinte dólares y no es mi libro",
     "Ela custa R$ 1.500,00 e não 20 €": "Ela custa mil e quinhentos reais e não vinte euros",
