@@ -39,6 +39,10 @@ ABBREVIATIONS = {"Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Dr": "Doctor", "
                  "etc": "et cetera", "Jr": "Junior", "Sr": "Senior", "approx": "approximately", "Gen": "General"}  # fmt: skip
 NUMBERED_THINGS = {"Sec": "Section", "Ch": "Chapter", "Chap": "Chapter", "Eq": "Equation", "Fig": "Figure", "Vol": "Volume", "Art": "Article",
                    "Ext": "extension", "No": "number", "Nos": "numbers", "P": "page", "Pg": "page", "Pp": "pages", "Pt": "Part", "Ver": "version"}  # fmt: skip
+LETTERED = re.compile(
+    r"\b(?:vitamin|plan|option|grade|group|type|class|part|team|section|appendix|exhibit|point|hepatitis|answer|letter) $",
+    re.I,
+)
 # Words that begin a sentence more often than they follow an abbreviation within one.
 _BEGINS = (
     "He|She|It|We|They|I|I'm|You|The|This|That|These|Those|There|Then|But|And|So|In|On|At|My|His|Her|Our|Their|Your|If|When|What|Why|"
@@ -131,7 +135,7 @@ BEFORE = [
     (r"\be\.g\.", lambda m: "for example"),
     (r"\bi\.e\.", lambda m: "that is"),
     (rf"(?<![\w.])(?:[A-Za-z]\.(?:\s?[A-Za-z]\.)+|Ph\.\s?D\.)({_ENDS})?", lambda m: _letters(m[0], m[1] is not None) + " " * m.string[m.end() :][:1].isalnum()),
-    (rf"(?<![\w.'’])([A-Z])\. (?!(?:{_BEGINS})\b)(?=[A-Z])", lambda m: f"{m[1]} "),  # an initial of a name
+    (rf"(?<![\w.'’])([A-Z])\. (?!(?:{_BEGINS})\b)(?=[A-Z])", lambda m: m[0] if LETTERED.search(m.string[: m.start()]) else f"{m[1]} "),  # an initial of a name
     (rf"(?i:\b({'|'.join(NUMBERED_THINGS)}))\.\s?(?=[(§]?\d)", lambda m: _thing(m[1])),
     (r"(?i:\b(my|your|his|her|its|our|their|the|phone|serial|order|account|reference|flight|room) no)\.(?=\s[a-z])", lambda m: f"{m[1]} number"),
     (rf"\b({'|'.join(ABBREVIATIONS)})\.(?=\s\S)", lambda m: ABBREVIATIONS[m[1]]),

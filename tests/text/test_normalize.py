@@ -118,6 +118,7 @@ BOTH = {  # read alike with wetext and by the built-in rules
     "J. R. R. Tolkien and C.S. Lewis, a Ph. D. of the U.K.": "J R R Tolkien and C S Lewis, a P H D of the U K.",
     "He lives in the U.S. He left at 7:30 a.m. on foot.": "He lives in the U S. He left at seven thirty A M on foot.",
     'George W. Bush said "plan B. I go" and left D.C.': 'George W Bush said "plan B. I go" and left D C.',
+    "Vitamin B. Plan A. Go": "Vitamin B. Plan A. Go",
     "See Sec. 4.1, Ch. 7, eq. (5), pp. 3-4 and ext. 9": "See Section four point one, Chapter seven, equation (five), pages three to four and extension nine",
     "My no. is five and I said no. He left. Wait a sec. I go": "My number is five and I said no. He left. Wait a sec. I go",
     # decimals of ratings, proportions and seconds; hours with minutes
