@@ -214,9 +214,10 @@ def metrics(report: Report, take: Take, lang: str, job_id: str) -> str:
         ("m_run", f"{report.tier} · {report.precision} <small>{escape(report.device)}</small>"),
         ("m_seed", str(take.seed)),
     ]
+    once, often = ("paused_once", "paused_often") if pace == "slower" else ("late_once", "late_often")
     paused = (  # filled in by the player, which alone knows
-        f'<p class="note info" id="pauses" role="status" hidden data-once="{say("paused_once", lang)}" '
-        f'data-often="{say("paused_often", lang, count="{count}")}"></p>'
+        f'<p class="note info" id="pauses" role="status" hidden data-once="{say(once, lang)}" '
+        f'data-often="{say(often, lang, count="{count}")}"></p>'
     )
     return (
         f'<div id="metrics"><dl class="metrics">{_cells(first, lang)}</dl>{paused if job_id else ""}<details class="more"><summary>{say("m_more", lang)}'

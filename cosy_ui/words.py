@@ -41,6 +41,14 @@ WORDS: dict[str, tuple[str, str]] = {
         "Playing paused {count} times, because sound is made here more slowly than it is played. The files have no gap, and the next take starts a little later to avoid it.",
         "播放停顿了 {count} 次：此处生成声音慢于播放。文件本身没有间断，下一次会稍晚开始以避免停顿。",
     ),
+    "late_once": (
+        "Playing paused once: sound is made fast enough here, but some of it arrived late, held up by other work or by the connection. The files have no gap, and the next take starts a little later to avoid it.",
+        "播放停顿了一次：此处生成速度足够，但部分声音因其他任务或网络而迟到。文件本身没有间断，下一次会稍晚开始以避免停顿。",
+    ),
+    "late_often": (
+        "Playing paused {count} times: sound is made fast enough here, but some of it arrived late, held up by other work or by the connection. The files have no gap, and the next take starts a little later to avoid it.",
+        "播放停顿了 {count} 次：此处生成速度足够，但部分声音因其他任务或网络而迟到。文件本身没有间断，下一次会稍晚开始以避免停顿。",
+    ),
     "examples": ("No clip at hand? Try", "没有录音？试试"),
     "example_bright": ("bright", "明亮 (bright)"),
     "example_low": ("low", "低沉 (low)"),

@@ -155,6 +155,9 @@ def test_speed_is_told_in_words(engine):
     take = Sessions().keep("me", np.zeros(10, np.int16), 24000, {}, Request(text="x"), report, 1)
     for compute, words in ((0.25, "4.0× faster"), (0.98, "As fast as"), (1.02, "As fast as"), (2.0, "2.0× slower")):
         told = cards.metrics(replace(report, compute_s=compute, audio_s=1.0), take, "en", "")
+        paused = cards.metrics(replace(report, compute_s=compute, audio_s=1.0), take, "en", "job")
+        assert ("made here more slowly" in paused) is ("slower than real time" in told)
+        assert ("arrived late" in paused) is ("slower than real time" not in told)
         assert words in told and f"RTF {compute:.3f}" in told
 
 
