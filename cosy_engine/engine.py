@@ -407,11 +407,13 @@ def check_request(request: Request) -> Mode:
     """
     for name in ("mode", "transcript", "instruction", "client"):
         if not isinstance(getattr(request, name), str):
-            raise SettingInvalid(f"{name} is a {type(getattr(request, name)).__name__}: give a text")
+            raise SettingInvalid(f"{name} is of type {type(getattr(request, name)).__name__}: give a text")
     if not isinstance(request.text, str) and (
         isinstance(request.text, (bytes, list, dict)) or not isinstance(request.text, Iterable)
     ):
-        raise SettingInvalid(f"text is a {type(request.text).__name__}: give a text, or an iterator of pieces of text")
+        raise SettingInvalid(
+            f"text is of type {type(request.text).__name__}: give a text, or an iterator of pieces of text"
+        )
     if not isinstance(request.stream, bool):
         raise SettingInvalid(f"stream is {request.stream!r}: give True or False")
     for name, limit in LONGEST_CHARS.items():
@@ -446,7 +448,7 @@ def check_request(request: Request) -> Mode:
 
 MISSING = {
     "reference": "a reference clip is missing: upload or record 3-10 s of the voice",
-    "transcript": "the words spoken in the reference clip are missing: type them, or clone without a transcript (cross_lingual)",
+    "transcript": "the words spoken in the reference clip are missing: type them, or clone without a transcript",
     "instruction": "the instruction is missing, for example: speak softly",
     "source": "the source clip is missing: the recording whose words are to be kept",
 }

@@ -31,7 +31,7 @@ DOOR_WORDS: dict[str, tuple[str, str]] = {
         "The figures of a shared page are for its operator: ask from the machine itself, or start with --auth.",
         "公开页面的指标仅供管理者：请在本机查询，或启动时加 --auth。",
     ),
-    "bad_type": ("{name} is a {kind}: give {wanted}", "{name} 的类型是 {kind}：请给出{wanted}"),
+    "bad_type": ("{name} is of type {kind}: give {wanted}", "{name} 的类型是 {kind}：请给出{wanted}"),
     "a_text": ("a text", "文字"),
     "a_number": ("a number", "数字"),
     "a_choice": ("one of its choices", "其中一个选项"),

@@ -161,7 +161,9 @@ class Endpoints:
             raise InputMissing("this page is shared: confirm with consent=True that you may use this voice", "consent")
         chosen: Any = self.clips.read(reference) if reference else None
         if mode == "saved_voice" or (voice and not mode):
-            found = self.sessions.find_voice(voice or "")
+            if not voice:
+                raise InputMissing("choose a saved voice first: /voices lists them", "voice")
+            found = self.sessions.find_voice(voice)
             if found is None:
                 raise InputMissing(f"no saved voice is called {voice!r}: /voices lists them", "voice")
             chosen = found.voice

@@ -195,7 +195,7 @@ def test_progress_names_each_variant_and_run_from_the_start(capsys, monkeypatch)
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "making random weights, v3 sizes, on cpu ..."
     assert re.fullmatch(r"making random weights, v3 sizes took \d+\.\d s", lines[1])
-    assert lines[2:6] == ["measuring this machine ...", "1 of 10: capturing eager-fp32-whole", "2 of 10: capturing eager-bf16-whole",
+    assert lines[2:6] == ["measuring this machine ...", "1 of 10: preparing eager-fp32-whole", "2 of 10: preparing eager-bf16-whole",
                           "3 of 10: warming eager-fp32-whole, warm-up 1 of 1"]  # fmt: skip
     assert [line.split(": ")[1] for line in lines[7:13]] == [
         "running eager-bf16-whole, run 1 of 2", "running eager-fp32-whole, run 1 of 2", "running eager-fp32-whole, run 2 of 2",

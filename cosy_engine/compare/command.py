@@ -146,7 +146,8 @@ def _measured(arguments: argparse.Namespace) -> dict[str, Any]:
                 if step.variant:
                     of = {"warming": f", warm-up {step.turn} of {comparison.warm_ups}",
                           "running": f", run {step.turn} of {comparison.runs}"}  # fmt: skip
-                    _say(f"{step.done + 1} of {step.total}: {step.doing} {step.variant.id}{of.get(step.doing, '')}")
+                    doing = "preparing" if step.doing == "capturing" else step.doing  # a CPU captures nothing
+                    _say(f"{step.done + 1} of {step.total}: {doing} {step.variant.id}{of.get(step.doing, '')}")
             _say("")
         except KeyboardInterrupt:
             if not comparison.finished:

@@ -332,7 +332,7 @@ def report(f: Facts, verdicts: list[Verdict]) -> str:
     )
     lines.append("; ".join(f"{name} {value:.3g} {unit}" for name, value, unit in measured if value))
     for title, table in (
-        ("ms per token, predicted", predictions(f)),
+        ("ms per token, predicted for the published sizes", predictions(f)),
         ("ms per token, small stand-in", f.stand_in),
         ("ms per token, measured", f.measured),
     ):

@@ -72,6 +72,7 @@ def test_clone_refuses_with_the_engines_words(client):
     for job, words in (
         ({"text": TEXT, "reference": None}, "a reference clip is missing"),
         ({"text": TEXT, "reference": None, "mode": "saved_voice", "voice": "x"}, "no saved voice is called"),
+        ({"text": TEXT, "reference": None, "mode": "saved_voice"}, "choose a saved voice first: /voices lists them"),
         ({"text": TEXT, "reference": None, "file_format": "exe"}, "unknown file_format"),
     ):
         with pytest.raises(Exception, match=words):
@@ -91,13 +92,13 @@ def call(server, name, data):
 def test_wrong_inputs_are_refused_with_their_reason(server):
     rest = ["", "cross_lingual", "", None, "", None, 1.0, "", "", "wav", False]
     for data, says in (
-        ([{"a": 1}, None, *rest], "text is a dict: give a text"),
-        ([TEXT, "clip.wav", *rest], "reference is a str: give a file"),
+        ([{"a": 1}, None, *rest], "text is of type dict: give a text"),
+        ([TEXT, "clip.wav", *rest], "reference is of type str: give a file"),
         ([TEXT, {"nothing": 1}, *rest], "an input cannot be used"),
         ([TEXT, {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}, *rest], "an input cannot be used"),
         (
             [TEXT, None, "", "cross_lingual", "", None, "", "five", 1.0, "", "", "wav", False],
-            "seed is a str: give a number",
+            "seed is of type str: give a number",
         ),
         ([TEXT, None, "", "saved_voice", "", None, "Narrator", -1, 1.0, "", "", "wav", False], "out of range"),
         ([TEXT, None, "", "saved_voice", "", None, "Narrator", 1.5, 1.0, "", "", "wav", False], "not a whole number"),
