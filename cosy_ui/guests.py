@@ -68,6 +68,20 @@ class Guests:
         self._lock = threading.Lock()
         self._clock = clock
 
+    def wait_s(self, client: str, what: str) -> int:
+        """Seconds until one of `what` may be counted again, 0 for now; counts a refusal, nothing else."""
+        rate = getattr(self.limits, what)
+        if rate is None:
+            return 0
+        burst, per_minute = rate
+        with self._lock:
+            left, at = self._client(client).tokens.get(what, (burst, self._clock()))
+            left += (self._clock() - at) * per_minute / 60
+            if left >= 1:
+                return 0
+            self.refused[what] += 1
+            return math.ceil((1 - left) * 60 / per_minute)
+
     def take(self, client: str, what: str) -> int:
         """Count one of `what` (a rate of Limits); seconds to wait when there were too many, else 0."""
         rate = getattr(self.limits, what)

@@ -87,10 +87,12 @@ def user_of(app: Any, guests: Guests, http: HttpRequest) -> str | None:
     name, _, password = _header_pair(http.headers.get("authorization", "")).partition(":")
     if not password:
         return None
+    client = client_of(http)
+    if wait := guests.wait_s(client, "logins"):  # before the password is looked at, or it could be found by asking on
+        raise HTTPException(429, say("calls_many", language(http), seconds=wait), {"Retry-After": str(wait)})
     if app.auth(name, password):
         return name
-    if wait := guests.take(client_of(http), "logins"):
-        raise HTTPException(429, say("calls_many", language(http), seconds=wait), {"Retry-After": str(wait)})
+    guests.take(client, "logins")
     return None
 
 

@@ -14,6 +14,7 @@ from cosy_ui.heap import give_back
 log = logging.getLogger(__name__)
 
 AGE_S = 3600.0
+BROKEN_S = 120.0  # of an upload that has not grown for so long
 
 
 class SessionFiles:
@@ -47,13 +48,15 @@ class SessionFiles:
         """Delete what has lain there for AGE_S, whoever's it is (programs that call say no goodbye), but not `keep`."""
         with self._lock:
             now, old, self._seen = self._clock(), self._seen, {}
-            for file in self.folder.glob("*/*"):
+            whole = ((file, AGE_S) for file in self.folder.glob("*/*"))
+            coming = ((file, BROKEN_S) for file in self.folder.glob("*"))  # what broke off lies beside the folders for ever
+            for file, age_s in (*whole, *coming):
                 try:
                     key = str(file), file.lstat().st_mtime_ns
                 except OSError:  # gone meanwhile
                     continue
                 since = self._seen[key] = old.get(key, now)
-                if now - since > AGE_S and str(file) not in keep and not file.is_dir():
+                if now - since > age_s and str(file) not in keep and not file.is_dir():
                     self._delete(file)
             for owner, paths in list(self._owned.items()):
                 paths -= {path for path in paths if not Path(path).exists()}
@@ -75,7 +78,8 @@ class SessionFiles:
     def _delete(self, file: Path) -> None:
         try:
             file.unlink(missing_ok=True)
-            file.parent.rmdir()  # Gradio makes one for each file
+            if file.parent != self.folder:
+                file.parent.rmdir()  # Gradio makes one for each file
         except OSError as error:
             log.debug("a file of a closed page stays: %s", error.strerror)
         self._gone(str(file))

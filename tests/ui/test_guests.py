@@ -23,7 +23,7 @@ from cosy_ui.login import Login
 from cosy_ui.logs import JsonLines, Lines
 from cosy_ui.messages import error_words
 from cosy_ui.private_folder import MARK, PREFIX, NoFolder, private_folder
-from cosy_ui.session_files import AGE_S, SessionFiles, file_paths
+from cosy_ui.session_files import AGE_S, BROKEN_S, SessionFiles, file_paths
 from cosy_ui.share import link_words, no_link_words
 
 
@@ -93,6 +93,22 @@ def test_what_the_door_says_exists_in_chinese():
     for error in said:
         words = error_words(error, "zh")
         assert str(error) not in words and any("\u4e00" <= c <= "\u9fff" for c in words), words
+
+
+def test_an_upload_that_broke_off_goes_and_one_that_still_comes_stays(tmp_path):
+    now = [0.0]
+    broken, coming = tmp_path / "tmpa", tmp_path / "tmpb"
+    files = SessionFiles(tmp_path, clock=lambda: now[0])
+    for file in (broken, coming):
+        file.write_bytes(b"x")
+    files.sweep(set())
+    now[0] = BROKEN_S + 1
+    os.utime(coming, ns=(1, 1))  # it grew
+    files.sweep(set())
+    assert not broken.exists() and coming.exists()
+    now[0] = 2 * BROKEN_S + 3
+    files.sweep(set())
+    assert not coming.exists() and tmp_path.exists()
 
 
 def test_passwords_come_from_the_line_or_a_file_and_are_kept_nowhere(tmp_path):

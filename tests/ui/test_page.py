@@ -130,7 +130,7 @@ def test_a_take_is_heard_on_while_the_next_is_made_and_only_one_sounds(open_page
     page.evaluate("window.cosyPlayer.stop()")
     page.locator("#text textarea").fill(LONG[:700])
     page.locator("#generate").click()
-    page.locator("ol.takes audio").first.evaluate("audio => audio.play()")
+    page.locator("ol.takes audio").first.evaluate("audio => { audio.loop = true; return audio.play() }")
     takes(page, 2)
     playing = "[...document.querySelectorAll('audio')].filter(a => !a.paused && a.currentTime > 0.2)"
     page.wait_for_function(
