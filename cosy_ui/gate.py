@@ -21,6 +21,7 @@ from cosy_ui.private_folder import NotWritten, writing
 from cosy_ui.words import language, say
 
 BODY_BYTES = 2 * 2**20  # of a call that is no upload: a form with the longest text, every character escaped
+STRANGERS_BODY_BYTES = 2**18  # the same where texts are short: reading JSON of two megabytes holds everyone up for seconds
 UPLOAD_SLACK_BYTES = 64 * 1024  # of a multipart body, besides its file
 BODY_S = 120.0  # for the whole body; slower is somebody who holds connections
 FREE_BYTES = 512 * 2**20  # of the disk stay free
@@ -36,7 +37,7 @@ UNUSED = (
     "/process_recording",
     "/proxy=",
     "/dev/reload",
-    "/vibe-",
+    "vibe-",
     "/run-history",
     "/monitoring",
     "/runs",
@@ -94,7 +95,9 @@ class Gate:
 
     def _body_bytes(self, path: str) -> int:
         upload = path.rstrip("/").endswith("/upload")
-        return self.guests.limits.upload_mb * 2**20 + UPLOAD_SLACK_BYTES if upload else BODY_BYTES
+        if upload:
+            return self.guests.limits.upload_mb * 2**20 + UPLOAD_SLACK_BYTES
+        return STRANGERS_BODY_BYTES if self.guests.limits.text_chars else BODY_BYTES
 
     async def _limited(self, request: Request, receive: Any, send: Any) -> None:
         """Run the application on a body that may not be larger or slower than allowed."""

@@ -296,7 +296,7 @@ def test_a_wide_file_may_hold_no_more_values_than_a_narrow_one(tmp_path):
 
 
 def test_bodies_are_bounded_whether_they_tell_their_size_or_not(visitor, monkeypatch):
-    large = b"x" * (gate.BODY_BYTES + 1)
+    large = b"x" * (gate.STRANGERS_BODY_BYTES + 1)
     assert visitor.post("gradio_api/queue/join", content=large).status_code == 413
     assert (
         visitor.post(
