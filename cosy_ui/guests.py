@@ -69,21 +69,14 @@ class Guests:
         self._clock = clock
 
     def wait_s(self, client: str, what: str) -> int:
-        """Seconds until one of `what` may be counted again, 0 for now; counts a refusal, nothing else."""
-        rate = getattr(self.limits, what)
-        if rate is None:
-            return 0
-        burst, per_minute = rate
-        with self._lock:
-            left, at = self._client(client).tokens.get(what, (burst, self._clock()))
-            left += (self._clock() - at) * per_minute / 60
-            if left >= 1:
-                return 0
-            self.refused[what] += 1
-            return math.ceil((1 - left) * 60 / per_minute)
+        """Seconds until one of `what` (a rate of Limits) may be counted, 0 for now; counts a refusal, nothing else."""
+        return self._counted(client, what, 0)
 
     def take(self, client: str, what: str) -> int:
-        """Count one of `what` (a rate of Limits); seconds to wait when there were too many, else 0."""
+        """Count one of `what`; seconds to wait when there were too many, else 0."""
+        return self._counted(client, what, 1)
+
+    def _counted(self, client: str, what: str, count: int) -> int:
         rate = getattr(self.limits, what)
         if rate is None:
             return 0
@@ -94,7 +87,7 @@ class Guests:
             now = self._clock()
             left = min(burst, left + (now - at) * per_minute / 60)
             enough = left >= 1
-            tokens[what] = (left - enough, now)
+            tokens[what] = (left - count * enough, now)
             if enough:
                 return 0
             self.refused[what] += 1
