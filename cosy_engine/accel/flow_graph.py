@@ -216,7 +216,7 @@ class GraphFlow:
         return [order.mel for order in orders]
 
     def order(self, tokens: Tensor, prompt: FlowPrompt, *, streaming: bool = False, finalize: bool = True) -> FlowOrder:
-        """See stages.FlowDecoder.order."""
+        """See stages.GroupingFlow.order."""
         count = len(prompt.tokens) + len(tokens)
         frames = 2 * max(0, count - (0 if finalize else self.spec.lookahead_tokens))
         size = round_up(frames, self.buckets)
@@ -224,12 +224,12 @@ class GraphFlow:
         return FlowOrder(self, tokens, prompt, streaming, finalize, frames, size if fits else None)
 
     def groups(self, size: int) -> tuple[int, ...]:
-        """See stages.FlowDecoder.groups."""
+        """See stages.GroupingFlow.groups."""
         return tuple(requests for requests in GROUPS if (size, requests) in self._together)
 
     @torch.inference_mode()
     def solve(self, orders: list[FlowOrder]) -> None:
-        """See stages.FlowDecoder.solve."""
+        """See stages.GroupingFlow.solve."""
         steps = len(self.flow.decoder.sizes)
         if len(orders) == 1:
             order = orders[0]
@@ -283,7 +283,7 @@ class GraphFlow:
         return state.done + self.spec.block_tokens + self.spec.lookahead_tokens - have
 
     def next_order(self, state: RecomputeState, tokens: Tensor, *, final: bool = False) -> FlowOrder | None:
-        """See stages.FlowDecoder.next_order."""
+        """See stages.GroupingFlow.next_order."""
         tokens = torch.cat([state.tokens, tokens.to(state.tokens.device, state.tokens.dtype)])
         state.order = self._order(state, tokens, final)
         return state.order

@@ -53,11 +53,6 @@ def line(waiting: Sequence[Waiting], running: Sequence[str], served: Mapping[str
     return sorted(range(len(waiting)), key=keys.__getitem__)
 
 
-def next_piece(pieces: Sequence[Piece], urgent_s: float) -> int:
-    """Index of the piece that the device does now: see `ranked`."""
-    return ranked(pieces, urgent_s)[0]
-
-
 def ranked(pieces: Sequence[Piece], urgent_s: float) -> list[int]:
     """Indices of pieces in the order in which the device does them: a listener who would run dry before `urgent_s`; then
     prefills, which are short and after which a request is decoded together with the others; then what is due first."""

@@ -14,11 +14,14 @@ from cosy_engine.scheduling.policy import (
     line,
     most_together,
     near,
-    next_piece,
     ranked,
     starts_s,
     together,
 )
+
+
+def next_piece(pieces, urgent_s: float) -> int:
+    return ranked(pieces, urgent_s)[0]
 
 
 def order(clients: str, running: str = "", served: dict | None = None) -> str:
